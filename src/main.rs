@@ -1,0 +1,2 @@
+//! Runs the command line and turns its result into an exit code.
+fn main() {}
