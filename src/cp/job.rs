@@ -60,15 +60,8 @@ pub enum WriteError {
 /// A submitted job, as the writer thread sees it.
 pub(super) trait Job: Send {
     fn scope(&self) -> &Scope;
-    /// Decides. `None` if the decision was to refuse, or panicked: then it is answered already.
-    fn decide(self: Box<Self>) -> Result<Decided, Outcome>;
-}
-
-/// What came of deciding or applying, for the writer's health.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Fine,
-    Panicked,
+    /// Decides. `None` if it was refused, or panicked (then `on_panic` is called first): it is answered.
+    fn decide(self: Box<Self>, on_panic: &dyn Fn()) -> Option<Decided>;
 }
 
 /// A job whose records wait for the disk.
@@ -80,7 +73,7 @@ pub(super) struct Decided {
 
 /// The second half of a job; exactly one of `fail` and (`apply`, then `answer`) is called.
 pub(super) trait Then: Send {
-    fn apply(&mut self) -> Outcome;
+    fn apply(&mut self, on_panic: &dyn Fn());
     fn answer(self: Box<Self>);
     fn fail(self: Box<Self>, error: WriteError);
 }
@@ -103,19 +96,22 @@ where
         &self.scope
     }
 
-    fn decide(self: Box<Self>) -> Result<Decided, Outcome> {
+    fn decide(self: Box<Self>, on_panic: &dyn Fn()) -> Option<Decided> {
         let Self { scope, decide, reply } = *self;
-        let (refusal, outcome) = match catch_unwind(AssertUnwindSafe(decide)) {
+        let refusal = match catch_unwind(AssertUnwindSafe(decide)) {
             Ok(Ok(Decision { records, apply })) => {
                 let then = Box::new(Applicable { apply: Some(apply), answer: None, reply });
-                return Ok(Decided { records, scope, then });
+                return Some(Decided { records, scope, then });
             }
-            Ok(Err(refusal)) => (refusal, Outcome::Fine),
-            Err(_) => (WriteError::Panicked.into(), Outcome::Panicked),
+            Ok(Err(refusal)) => refusal,
+            Err(_) => {
+                on_panic();
+                WriteError::Panicked.into()
+            }
         };
         // Nobody may listen any more; then the refusal is of no interest.
         let _ = reply.send(Err(refusal));
-        Err(outcome)
+        None
     }
 }
 
@@ -126,10 +122,9 @@ struct Applicable<T, E> {
 }
 
 impl<T: Send, E: From<WriteError> + Send> Then for Applicable<T, E> {
-    fn apply(&mut self) -> Outcome {
-        let Some(apply) = self.apply.take() else { return Outcome::Fine };
-        self.answer = catch_unwind(AssertUnwindSafe(apply)).ok();
-        if self.answer.is_some() { Outcome::Fine } else { Outcome::Panicked }
+    fn apply(&mut self, on_panic: &dyn Fn()) {
+        let Some(apply) = self.apply.take() else { return };
+        self.answer = catch_unwind(AssertUnwindSafe(apply)).map_err(|_| on_panic()).ok();
     }
 
     fn answer(self: Box<Self>) {

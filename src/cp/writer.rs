@@ -27,7 +27,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
 use super::{
-    job::{Decided, Decision, Job, Outcome, Then, Undecided, WriteError},
+    job::{Decided, Decision, Job, Then, Undecided, WriteError},
     scope::{Scope, Taken},
     store::{Record, Store, StoreError},
 };
@@ -87,6 +87,8 @@ pub struct WriterHandle {
 struct Shared {
     health: ArcSwap<StoreHealth>,
     stopping: AtomicBool,
+    /// Set for good by a panic: the health stays bad until the restart.
+    bug: AtomicBool,
     jobs: AtomicU64,
     commits: AtomicU64,
     failures: AtomicU64,
@@ -103,19 +105,12 @@ impl Writer {
         let shared = Arc::new(Shared {
             health: ArcSwap::from_pointee(StoreHealth::Ok),
             stopping: AtomicBool::new(false),
+            bug: AtomicBool::new(false),
             jobs: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         });
-        let run = Run {
-            store,
-            queue: jobs,
-            held: None,
-            failed: None,
-            bug: false,
-            shared: shared.clone(),
-            _alive: alive,
-        };
+        let run = Run { store, queue: jobs, held: None, failed: None, shared: shared.clone(), _alive: alive };
         let thread = thread::Builder::new().name("store-writer".to_owned()).spawn(|| run.run())?;
         Ok(WriterHandle {
             shared,
@@ -152,6 +147,12 @@ impl WriterHandle {
             // No answer means that the thread is gone with its queue.
             answer.await.unwrap_or_else(|_| Err(WriteError::Stopped.into()))
         }
+    }
+
+    /// Ends with an error when the thread has ended.
+    #[cfg(test)]
+    pub(super) fn finished(&self) -> watch::Receiver<()> {
+        self.finished.clone()
     }
 
     fn queue(&self, job: Box<dyn Job>) -> Result<(), WriteError> {
@@ -201,12 +202,25 @@ impl std::fmt::Debug for WriterHandle {
 }
 
 impl Shared {
-    fn fail(&self, reason: String) {
+    fn works(&self) {
+        if !self.bug.load(Relaxed) {
+            self.health.store(Arc::new(StoreHealth::Ok));
+        }
+    }
+
+    fn fails(&self, reason: String) {
         let since = match &**self.health.load() {
+            StoreHealth::Failing { .. } if self.bug.load(Relaxed) => return,
             StoreHealth::Failing { since, .. } => *since,
             StoreHealth::Ok => SystemTime::now(),
         };
         self.health.store(Arc::new(StoreHealth::Failing { since, reason }));
+    }
+
+    /// A job panicked: what is in memory may differ from what is on disk.
+    fn bug(&self) {
+        self.fails("a write of persistent data panicked: restart the node".to_owned());
+        self.bug.store(true, Relaxed);
     }
 }
 
@@ -218,8 +232,6 @@ struct Run {
     held: Option<Box<dyn Job>>,
     /// Set from a failed attempt until one that works.
     failed: Option<Failed>,
-    /// A job panicked: the health stays bad until the restart.
-    bug: bool,
     shared: Arc<Shared>,
     /// Dropped with the thread, however it ends.
     _alive: watch::Sender<()>,
@@ -244,7 +256,7 @@ struct Batch {
 impl Drop for Run {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.shared.fail("the store's writer panicked: restart the node".to_owned());
+            self.shared.fails("the store's writer panicked: restart the node".to_owned());
         }
     }
 }
@@ -295,14 +307,11 @@ impl Run {
                 self.held = Some(job);
                 break;
             }
-            match job.decide() {
-                Ok(Decided { records, scope, then }) => {
-                    batch.taken.take(&scope);
-                    batch.bytes += records.iter().map(Record::bytes).sum::<usize>();
-                    batch.jobs.push((then, !records.is_empty()));
-                    batch.records.extend(records);
-                }
-                Err(outcome) => self.note(outcome),
+            if let Some(Decided { records, scope, then }) = job.decide(&|| self.shared.bug()) {
+                batch.taken.take(&scope);
+                batch.bytes += records.iter().map(Record::bytes).sum::<usize>();
+                batch.jobs.push((then, !records.is_empty()));
+                batch.records.extend(records);
             }
         }
         batch
@@ -316,7 +325,7 @@ impl Run {
                 // What needs nothing from the disk isn't stopped by it.
                 Err(error) if has_records => job.fail(WriteError::Store(error.clone())),
                 _ => {
-                    self.note(job.apply());
+                    job.apply(&|| self.shared.bug());
                     applied.push(job);
                 }
             }
@@ -351,9 +360,7 @@ impl Run {
     fn works(&mut self) {
         if self.failed.take().is_some() {
             tracing::info!("the store can be written again");
-            if !self.bug {
-                self.shared.health.store(Arc::new(StoreHealth::Ok));
-            }
+            self.shared.works();
         }
     }
 
@@ -364,15 +371,6 @@ impl Run {
         let pause = (began.elapsed() * 4).clamp(RETRY_AFTER.0, RETRY_AFTER.1);
         self.failed = Some(Failed { retry_at: Instant::now() + pause, bytes, probe_in });
         self.shared.failures.fetch_add(1, Relaxed);
-        if !self.bug {
-            self.shared.fail(error.reason());
-        }
-    }
-
-    fn note(&mut self, outcome: Outcome) {
-        if outcome == Outcome::Panicked {
-            self.bug = true;
-            self.shared.fail("a write of persistent data panicked: restart the node".to_owned());
-        }
+        self.shared.fails(error.reason());
     }
 }
