@@ -1,6 +1,8 @@
 //! A process with sixteen writers is killed in the middle of it, again and again: whatever it said it
 //! had written is there, and nothing is there by half.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::{
     collections::BTreeMap,
     env,

@@ -12,7 +12,7 @@ use std::{
 
 use redb::{StorageBackend, backends::FileBackend};
 
-use super::store::StoreError;
+use super::fault::StoreError;
 
 const DATA: &str = "nacre.redb";
 const DATA_BEING_MADE: &str = "nacre.redb.new";

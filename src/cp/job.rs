@@ -4,10 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::sync::oneshot;
 
-use super::{
-    scope::Scope,
-    store::{Record, StoreError},
-};
+use super::{fault::StoreError, record::Record, scope::Scope};
 
 /// What a job wants written, and what follows once that is on disk.
 pub struct Decision<T> {

@@ -4,16 +4,20 @@
 //! many tasks ─ submit(scope, decide) ─► queue ─► writer thread ─► store (one transaction, one fsync) ─► apply ─► answers
 //! ```
 //!
-//! - [`store`]: bytes by (table, key) in one file; one durable transaction; heals itself after a fault.
-//! - [`disk`]: that file in its folder, the folder's lock, and the pass that makes disk and page cache agree.
-//! - [`writer`]: the one thread that decides, writes, applies and answers, many jobs to one fsync.
-//! - [`job`]: what is submitted. [`scope`]: which jobs may share a transaction (pure).
+//! - `writer`: the handle and its bounded queue. `group`: the thread, many jobs to one fsync.
+//! - `job`: what is submitted. `scope`: which jobs may share a transaction (pure). `status`: how it goes.
+//! - `store`: one file, one durable transaction at a time; heals itself after a `fault`.
+//!   `record`: what it keeps. `disk`: the file, its folder, the lock.
 //!
 //! Nothing here knows what the bytes mean; the handle above it does.
 
 mod disk;
+mod fault;
+mod group;
 mod job;
+mod record;
 mod scope;
+mod status;
 mod store;
 mod writer;
 
@@ -24,7 +28,10 @@ mod store_tests;
 #[cfg(test)]
 mod writer_tests;
 
+pub use fault::StoreError;
 pub use job::{Decision, WriteError};
+pub use record::{Record, Table};
 pub use scope::Scope;
-pub use store::{Record, Store, StoreError, Table};
-pub use writer::{StoreHealth, Writer, WriterHandle, WriterStats};
+pub use status::{StoreHealth, WriterStats};
+pub use store::Store;
+pub use writer::{Writer, WriterHandle};

@@ -12,15 +12,17 @@
 
 use std::{
     collections::BTreeMap,
-    io,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::{Path, PathBuf},
-    sync::Arc,
+    path::Path,
 };
 
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 
-use super::disk::{self, FolderLock};
+use super::{
+    disk::{self, FolderLock},
+    fault::StoreError,
+    record::{Record, Table},
+};
 
 /// Bytes that redb may keep of the file. Small: everything is read once and then only written.
 const CACHE_BYTES: usize = 2 << 20;
@@ -28,157 +30,6 @@ const CACHE_BYTES: usize = 2 << 20;
 const FORMAT: u64 = 1;
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const PROBE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("probe");
-
-/// Which of the kept kinds a record is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Table {
-    /// Persistent instances.
-    Instances,
-    /// Services and their clusters, as far as they were set explicitly.
-    Services,
-    /// Run-time switches.
-    Switches,
-    /// Namespaces of the console.
-    Namespaces,
-}
-
-impl Table {
-    /// Every table, in the order in which they are loaded at start.
-    pub const ALL: [Self; 4] = [Self::Namespaces, Self::Switches, Self::Services, Self::Instances];
-
-    fn definition(self) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
-        TableDefinition::new(match self {
-            Self::Instances => "instances",
-            Self::Services => "services",
-            Self::Switches => "switches",
-            Self::Namespaces => "namespaces",
-        })
-    }
-}
-
-/// One change of one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
-    /// Sets the key's value, whether or not it had one.
-    Put {
-        /// Where the key lies.
-        table: Table,
-        /// Unique within the table.
-        key: Box<[u8]>,
-        /// Replaces the former one.
-        value: Box<[u8]>,
-    },
-    /// Removes the key; nothing happens if there is none.
-    Delete {
-        /// Where the key lies.
-        table: Table,
-        /// Unique within the table.
-        key: Box<[u8]>,
-    },
-}
-
-impl Record {
-    /// A [`Record::Put`].
-    pub fn put(table: Table, key: impl Into<Box<[u8]>>, value: impl Into<Box<[u8]>>) -> Self {
-        Self::Put { table, key: key.into(), value: value.into() }
-    }
-
-    /// A [`Record::Delete`].
-    pub fn delete(table: Table, key: impl Into<Box<[u8]>>) -> Self {
-        Self::Delete { table, key: key.into() }
-    }
-
-    /// What it brings to write, in bytes of key and value.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::Put { key, value, .. } => key.len() + value.len(),
-            Self::Delete { key, .. } => key.len(),
-        }
-    }
-}
-
-/// Why the store can't be opened, read or written. After a failed write nothing of it is kept.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum StoreError {
-    /// A second process on one folder: end one of them, or give this one another folder.
-    #[error("the data folder {folder} is in use by {holder}")]
-    Locked {
-        /// The folder that both want.
-        folder: PathBuf,
-        /// `process 123`, or `another process` if its number isn't known.
-        holder: String,
-    },
-
-    /// The folder or its files can't be made or opened: the start ends here.
-    #[error("can't open the store in {path}")]
-    Open {
-        /// What couldn't be opened.
-        path: PathBuf,
-        /// The operating system's reason.
-        source: Arc<io::Error>,
-    },
-
-    /// What lies there isn't a store, is damaged, or is of a newer version: needs a person.
-    #[error("the store can't be used: {reason}")]
-    Damaged {
-        /// What is wrong with it.
-        reason: String,
-    },
-
-    /// The disk or the quota is full. Heals by itself when there is space again.
-    #[error("no space left for the store")]
-    Full {
-        /// The operating system's reason.
-        source: Arc<io::Error>,
-    },
-
-    /// Any other fault of the disk. Tried again with each write.
-    #[error("the store can't be read or written")]
-    Fault {
-        /// redb's reason.
-        source: Arc<redb::Error>,
-    },
-
-    /// redb panicked. The file is opened again with the next write.
-    #[error("the store panicked: {message}")]
-    Panicked {
-        /// The panic's own text.
-        message: String,
-    },
-}
-
-impl StoreError {
-    /// The whole chain of causes in one line, for an answer's text or a status line.
-    pub fn reason(&self) -> String {
-        match self {
-            Self::Open { source, .. } | Self::Full { source } => format!("{self}: {source}"),
-            Self::Fault { source } => format!("{self}: {source}"),
-            Self::Locked { .. } | Self::Damaged { .. } | Self::Panicked { .. } => self.to_string(),
-        }
-    }
-
-    fn from_io(source: io::Error) -> Self {
-        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        match source.kind() {
-            StorageFull | QuotaExceeded | FileTooLarge => Self::Full { source: Arc::new(source) },
-            _ => Self::Fault { source: Arc::new(redb::Error::Io(source)) },
-        }
-    }
-}
-
-impl<E: Into<redb::Error>> From<E> for StoreError {
-    fn from(error: E) -> Self {
-        match error.into() {
-            redb::Error::Io(source) if source.kind() == io::ErrorKind::InvalidData => {
-                Self::Damaged { reason: source.to_string() }
-            }
-            redb::Error::Io(source) => Self::from_io(source),
-            redb::Error::Corrupted(reason) => Self::Damaged { reason },
-            source @ redb::Error::UpgradeRequired(_) => Self::Damaged { reason: source.to_string() },
-            source => Self::Fault { source: Arc::new(source) },
-        }
-    }
-}
 
 /// Former values of the keys that a transaction touches; `None` where there was none.
 type Former = BTreeMap<(Table, Box<[u8]>), Option<Box<[u8]>>>;
@@ -368,7 +219,7 @@ fn open_database(
         builder.set_repair_callback(redb::RepairSession::abort);
         match builder.create_with_backend(backend.clone()) {
             Err(DatabaseError::RepairAborted) => {
-                tracing::info!("the store wasn't closed in order: checking it")
+                tracing::info!("the store wasn't closed in order: checking it");
             }
             database => return checked_format(database?),
         }

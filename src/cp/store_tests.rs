@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
+    Record, Store, StoreError, Table,
     faulty::{Dice, Faults, FaultyDisk},
-    store::{Record, Store, StoreError, Table},
 };
 
 type Content = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
