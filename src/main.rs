@@ -1,2 +1,10 @@
 //! Runs the command line and turns its result into an exit code.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    nacre::cli::run(|loaded| {
+        println!("{:#?}", loaded.settings);
+        ExitCode::SUCCESS
+    })
+}
