@@ -1,6 +1,6 @@
 //! The command line: reads the words, loads the settings, hands over to the command.
 
-use std::{collections::BTreeMap, env, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, env, io, io::Write as _, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -68,7 +68,8 @@ pub fn run(serve: impl FnOnce(Loaded) -> ExitCode) -> ExitCode {
     match config::load(&arguments.sources(environment()), &config::read_file) {
         Ok(loaded) => serve(loaded),
         Err(errors) => {
-            eprint!("{}", refusal(&errors));
+            // If nobody reads stderr, the exit code still tells.
+            let _ = io::stderr().write_all(refusal(&errors).as_bytes());
             ExitCode::FAILURE
         }
     }

@@ -2,8 +2,9 @@
 
 use std::{fmt, path::PathBuf};
 
-/// Where a setting was given, as the operator finds it again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where a setting was given, as the operator finds it again. Sorted as the reader would look: files by
+/// line, then environment, then command line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// A line of a file; lines count from 1, 0 means the file as a whole.
     File {
@@ -18,8 +19,6 @@ pub enum Place {
     JvmFlag(String),
     /// `--set` on the command line.
     CommandLine,
-    /// The command line's option of this name, e.g. `--config`.
-    Option(&'static str),
 }
 
 impl fmt::Display for Place {
@@ -30,7 +29,6 @@ impl fmt::Display for Place {
             Self::Environment(name) => write!(f, "environment {name}"),
             Self::JvmFlag(name) => write!(f, "-D in environment {name}"),
             Self::CommandLine => write!(f, "--set"),
-            Self::Option(name) => write!(f, "{name}"),
         }
     }
 }

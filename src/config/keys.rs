@@ -251,7 +251,7 @@ fn is_config(value: &str) -> bool {
     value.eq_ignore_ascii_case("config")
 }
 
-/// Two names in one row of meaning: `.0` is heard only where `.1` isn't given.
+/// Two names in one row of meaning: the first is heard only where the second isn't given.
 pub(super) const REPLACED_BY: &[(&str, &str)] = &[
     ("nacos.naming.empty-service.clean.period-time-ms", "nacos.naming.clean.empty-service.interval"),
     ("nacos.naming.push.pushTaskDelay", "nacre.push.interval-ms"),

@@ -11,6 +11,7 @@
 //! machine. Source: `conf/application.properties` of Nacos 1.4.8, its start script, its container image.
 
 mod environment;
+mod files;
 mod findings;
 mod keys;
 mod mode;
@@ -21,10 +22,11 @@ mod settings;
 mod sources;
 mod values;
 
+pub use files::read_file;
 pub use findings::{Notice, Place, SettingError, Severity};
 pub use settings::{
     HttpSettings, LogFormat, LogSettings, MemberLookup, MembershipSettings, NamingSettings, OwnAddressRules,
     PushSettings, PushTargets, ServerSettings, Settings,
 };
-pub use sources::{Loaded, Sources, load, read_file};
+pub use sources::{Loaded, Sources, load};
 pub use values::{ContextPath, Network, Pattern, PushAgent};

@@ -13,14 +13,13 @@ const CURE: &str = "this version serves alone; to let it do so set nacos.standal
 pub(super) fn refusal(said: &MembershipSettings, has_cluster_conf: bool) -> Option<Refusal> {
     let by_key = |key, reason| Some(Refusal::ByKey(key, format!("{reason}; {CURE}")));
     match said.standalone {
-        Some(true) => None,
         Some(false) => by_key("nacos.standalone", "asks for a cluster"),
         None if said.lookup.is_some() => by_key("nacos.core.member.lookup.type", "asks for a cluster"),
         None if has_cluster_conf => {
             Some(Refusal::ByClusterConf(format!("names members of a cluster; {CURE}")))
         }
         None if !said.member_list.is_empty() => by_key("nacos.member.list", "names members of a cluster"),
-        None => None,
+        Some(true) | None => None,
     }
 }
 

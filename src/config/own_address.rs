@@ -172,3 +172,159 @@ fn canonical_name(hosts: &str, address: IpAddr) -> Option<String> {
         words.next().filter(|_| is_it).map(str::to_owned)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::values;
+
+    fn interface(index: u32, name: &str, address: &str) -> Interface {
+        Interface { name: name.to_owned(), index, is_up: true, address: address.parse().unwrap() }
+    }
+
+    /// In the order of the kernel: loopback, one with two IPv4 addresses, others.
+    fn machine() -> Vec<Interface> {
+        vec![
+            interface(1, "lo", "127.0.0.1"),
+            interface(4, "docker0", "172.17.0.1"),
+            interface(3, "eth1", "203.0.113.5"),
+            interface(3, "eth1", "203.0.113.6"),
+            Interface { is_up: false, ..interface(2, "eth0", "10.0.0.2") },
+            interface(5, "wlan0", "192.168.1.7"),
+            interface(1, "lo", "::1"),
+            interface(3, "eth1", "fe80::1"),
+            interface(3, "eth1", "2001:db8::5"),
+            interface(5, "wlan0", "fd00::7"),
+        ]
+    }
+
+    fn host() -> HostName {
+        HostName {
+            name: "nacos-0".to_owned(),
+            canonical: Some("nacos-0.nacos.svc".to_owned()),
+            address: Some([127, 0, 1, 1].into()),
+        }
+    }
+
+    fn patterns(texts: &[&str]) -> Vec<values::Pattern> {
+        texts.iter().map(|text| values::pattern(text).unwrap()).collect()
+    }
+
+    fn chosen(change: impl FnOnce(&mut OwnAddressRules)) -> (String, FoundBy) {
+        let mut rules = OwnAddressRules::default();
+        change(&mut rules);
+        let OwnAddress { host, found_by } = choose(&rules, &machine(), host);
+        (host, found_by)
+    }
+
+    fn by_interface(change: impl FnOnce(&mut OwnAddressRules)) -> (String, String) {
+        match chosen(change) {
+            (host, FoundBy::Interface(name)) => (host, name),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn pair(host: &str, name: &str) -> (String, String) {
+        (host.to_owned(), name.to_owned())
+    }
+
+    #[test]
+    fn a_given_address_is_taken_as_it_is() {
+        assert_eq!(
+            chosen(|rules| {
+                rules.given = Some("10.9.9.9".to_owned());
+                rules.prefer_hostname = true;
+            }),
+            ("10.9.9.9".to_owned(), FoundBy::Setting)
+        );
+    }
+
+    #[test]
+    fn the_lowest_running_interface_gives_its_primary_address() {
+        assert_eq!(by_interface(|_| {}), pair("203.0.113.5", "eth1"));
+    }
+
+    #[test]
+    fn an_ignored_interface_does_not_hide_those_behind_it() {
+        let ignored = |rules: &mut OwnAddressRules| rules.ignored_interfaces = patterns(&["eth.*", "docker"]);
+        assert_eq!(by_interface(ignored), pair("172.17.0.1", "docker0"));
+    }
+
+    #[test]
+    fn site_local_alone_passes_over_public_addresses_and_switches_preference_off() {
+        assert_eq!(
+            by_interface(|rules| {
+                rules.only_site_local = true;
+                rules.preferred_networks = patterns(&["192.168"]);
+            }),
+            pair("172.17.0.1", "docker0")
+        );
+    }
+
+    #[test]
+    fn a_preferred_network_is_an_expression_or_a_beginning() {
+        for text in ["192.168.", r"192\.168\.\d+\.\d+", "192.168.1.7"] {
+            assert_eq!(
+                by_interface(|rules| rules.preferred_networks = patterns(&["10.1", text])),
+                pair("192.168.1.7", "wlan0"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_ipv6_address_is_bracketed_and_not_link_local_if_there_is_another() {
+        assert_eq!(by_interface(|rules| rules.prefer_ipv6 = true), pair("[2001:db8::5]", "eth1"));
+        assert_eq!(
+            by_interface(|rules| {
+                rules.prefer_ipv6 = true;
+                rules.only_site_local = true;
+            }),
+            pair("[fd00::7]", "wlan0")
+        );
+        assert_eq!(
+            by_interface(|rules| {
+                rules.prefer_ipv6 = true;
+                rules.preferred_networks = patterns(&["fe80"]);
+            }),
+            pair("[fe80::1]", "eth1")
+        );
+    }
+
+    #[test]
+    fn with_nothing_suitable_the_host_name_is_resolved() {
+        let none = |rules: &mut OwnAddressRules| rules.preferred_networks = patterns(&["198.51.100."]);
+        assert_eq!(chosen(none), ("127.0.1.1".to_owned(), FoundBy::LastResort));
+        let unknown = choose(&OwnAddressRules::default(), &[], HostName::default);
+        assert_eq!(unknown.host, "127.0.0.1");
+    }
+
+    #[test]
+    fn the_host_name_is_the_long_one_unless_that_is_localhost() {
+        let rules = OwnAddressRules { prefer_hostname: true, ..OwnAddressRules::default() };
+        let named = |canonical: Option<&str>| {
+            let host = HostName { canonical: canonical.map(str::to_owned), ..host() };
+            choose(&rules, &[], || host).host
+        };
+        assert_eq!(named(Some("nacos-0.nacos.svc")), "nacos-0.nacos.svc");
+        assert_eq!(named(Some("localhost")), "nacos-0");
+        assert_eq!(named(None), "nacos-0");
+        let nameless = choose(&rules, &[], HostName::default);
+        assert_eq!(nameless, OwnAddress { host: "127.0.0.1".to_owned(), found_by: FoundBy::LastResort });
+    }
+
+    #[test]
+    fn the_hosts_file_gives_the_long_name() {
+        let hosts =
+            "127.0.0.1 localhost\n# 10.1.2.3 old\n::1 ip6-localhost\n10.1.2.3\tn.svc  n # x\n10.1.2.3 m\n";
+        assert_eq!(canonical_name(hosts, [10, 1, 2, 3].into()).as_deref(), Some("n.svc"));
+        assert_eq!(canonical_name(hosts, [10, 1, 2, 4].into()), None);
+        assert_eq!(canonical_name("10.1.2.3", [10, 1, 2, 3].into()), None);
+    }
+
+    #[test]
+    fn this_machine_tells_its_interfaces() {
+        let all = list_interfaces().expect("a list of interfaces");
+        assert!(all.iter().any(|interface| interface.address.is_loopback()), "{all:?}");
+    }
+}

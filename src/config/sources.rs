@@ -5,22 +5,18 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs, io,
-    io::Read as _,
+    io,
     path::{Path, PathBuf},
 };
 
 use super::{
-    environment,
+    environment, files,
     findings::{Notice, Place, SettingError},
     keys::{self, KEYS, Key, REPLACED_BY, Treatment},
     mode, placeholders, properties,
     settings::Settings,
     values,
 };
-
-/// Bytes of a settings file at most; a Kubernetes ConfigMap holds as much.
-const LARGEST_FILE: u64 = 1024 * 1024;
 
 /// Everything that settings come from, besides the file itself.
 #[derive(Clone, Debug, Default)]
@@ -71,19 +67,6 @@ pub(super) struct Given {
     pub value: String,
 }
 
-/// Reads a file for [`load`]: at most 1 MiB of it, else an error.
-///
-/// # Errors
-/// What the file system says, or that the file is too large.
-pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    fs::File::open(path)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST_FILE {
-        return Err(io::Error::other(format!("it is larger than {LARGEST_FILE} bytes")));
-    }
-    Ok(bytes)
-}
-
 /// Puts the settings together. Files are read by `read` ([`read_file`] outside of tests).
 ///
 /// # Errors
@@ -95,10 +78,10 @@ pub fn load(
     let mut loading = Loading::default();
     loading.take_command_line(&sources.set);
     loading.take_environment(&sources.environment);
+    loading.names = loading.all_names(&sources.environment);
     let home = loading.home();
-    let folder = sources.data.clone().or_else(|| home.as_ref().map(|home| home.join("data")));
-    let folder = folder.unwrap_or_else(|| Settings::default().data_dir);
-    let file = loading.take_file(sources, &folder, home.as_deref(), read);
+    let candidates = files::candidates(sources, home.as_deref());
+    let file = loading.take_file(&candidates, sources.config.is_some(), read);
     loading.names = loading.all_names(&sources.environment);
 
     let mut settings = Settings::default();
@@ -109,7 +92,7 @@ pub fn load(
     if let Some(data) = &sources.data {
         settings.data_dir.clone_from(data);
     }
-    settings.config_dir = config_dir(sources, file.as_deref(), home.as_deref(), &settings.data_dir);
+    settings.config_dir = files::config_dir(sources, file.as_deref(), home.as_deref(), &settings.data_dir);
     loading.check_mode(&settings, read);
     loading.finish(settings, file)
 }
@@ -136,7 +119,12 @@ impl Loading {
                     key: key.trim().to_owned(),
                     value: value.trim().to_owned(),
                 }),
-                _ => self.errors.push(SettingError::new(&Place::CommandLine, word, "expected KEY=VALUE")),
+                _ => {
+                    // What follows the key may be a secret.
+                    let key = word.split(|c: char| c.is_whitespace() || matches!(c, ':' | '=')).next();
+                    let reason = "expected KEY=VALUE";
+                    self.errors.push(SettingError::new(&Place::CommandLine, key.unwrap_or(""), reason));
+                }
             }
         }
     }
@@ -162,40 +150,27 @@ impl Loading {
     /// `nacos.home`, as far as it decides where the file is.
     fn home(&self) -> Option<PathBuf> {
         let homes = self.given.iter().filter(|given| given.key == "nacos.home" && !given.value.is_empty());
-        homes.max_by_key(|given| given.layer).map(|given| PathBuf::from(&given.value))
+        // What can't be resolved is told with the other keys.
+        let home = homes.max_by_key(|given| given.layer).and_then(|given| self.resolve(&given.value).ok());
+        home.filter(|home| !home.is_empty()).map(PathBuf::from)
     }
 
     fn take_file(
         &mut self,
-        sources: &Sources,
-        data: &Path,
-        home: Option<&Path>,
+        candidates: &[PathBuf],
+        is_named: bool,
         read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
     ) -> Option<PathBuf> {
-        let name = "conf/application.properties";
-        let candidates = match &sources.config {
-            Some(named) => vec![named.clone()],
-            None => {
-                let mut found = vec![data.join(name)];
-                found.extend(home.map(|home| home.join(name)));
-                found.push(Path::new(".").join(name));
-                found
-            }
-        };
         for path in candidates {
-            match read(&path) {
+            match read(path) {
                 Ok(bytes) => {
-                    self.take_properties(&path, &bytes);
-                    return Some(path);
+                    self.take_properties(path, &bytes);
+                    return Some(path.clone());
                 }
-                Err(error) if sources.config.is_none() && is_absent(&error) => {}
+                Err(error) if !is_named && files::is_absent(&error) => {}
                 Err(error) => {
-                    let reason = format!("can't read the settings file {}: {error}", path.display());
-                    let place = if sources.config.is_some() {
-                        Place::Option("--config")
-                    } else {
-                        Place::File { path, line: 0 }
-                    };
+                    let place = Place::File { path: path.clone(), line: 0 };
+                    let reason = format!("can't read the settings file: {error}");
                     self.errors.push(SettingError::new(&place, "", reason));
                     return None;
                 }
@@ -278,46 +253,53 @@ impl Loading {
     }
 
     fn apply(&mut self, row: &Key, settings: &mut Settings) {
-        if matches!(row.treatment, Treatment::Accept) {
-            return;
-        }
         let winners = self.winners(row);
         let mut items = Vec::new();
         for (index, given) in &winners {
-            let outcome = self.resolve(&given.value).and_then(|value| match &row.treatment {
+            if matches!(row.treatment, Treatment::Accept) {
+                break;
+            }
+            let wrong = |key: &str, reason| SettingError::new(&given.place, key, reason);
+            let value = match self.resolve(&given.value) {
                 // Empty text is "not given", as Spring's conversion has it.
-                _ if value.is_empty() => Ok(()),
-                Treatment::Honour(apply) => apply(settings, &value),
-                Treatment::HonourList(_) => {
-                    match index {
-                        Some(_) => items.push(value),
-                        None => items.extend(values::words(&value).map(str::to_owned)),
-                    }
-                    Ok(())
+                Ok(value) if value.is_empty() => continue,
+                Ok(value) => value,
+                Err(reason) => {
+                    self.errors.push(wrong(&given.key, reason));
+                    continue;
                 }
-                Treatment::WarnIf(asks, text) => {
-                    if asks(&value) {
-                        self.warnings.push(Notice::warn_at(&given.place, &given.key, text));
-                    } else {
-                        self.accepted.push(given.key.clone());
-                    }
-                    Ok(())
+            };
+            match &row.treatment {
+                Treatment::Honour(apply) => {
+                    let outcome = apply(settings, &value);
+                    self.errors.extend(outcome.err().map(|reason| wrong(&given.key, reason)));
                 }
-                Treatment::RefuseIf(asks, text) if asks(&value) => Err(format!("{value}: {text}")),
-                Treatment::RefuseIf(..) | Treatment::Accept => {
+                Treatment::HonourList(apply) => {
+                    let given_items = match index {
+                        Some(_) => vec![value],
+                        None => values::words(&value).map(str::to_owned).collect(),
+                    };
+                    // Tried alone first, so that a wrong item is told with its own line.
+                    let outcome = apply(&mut Settings::default(), &given_items);
+                    self.errors.extend(outcome.err().map(|reason| wrong(&given.key, reason)));
+                    items.extend(given_items);
+                }
+                Treatment::WarnIf(asks, text) if asks(&value) => {
+                    self.warnings.push(Notice::warn_at(&given.place, &given.key, text));
+                }
+                Treatment::RefuseIf(asks, text) if asks(&value) => {
+                    self.errors.push(wrong(&format!("{}={value}", given.key), (*text).to_owned()));
+                }
+                Treatment::WarnIf(..) | Treatment::RefuseIf(..) | Treatment::Accept => {
                     self.accepted.push(given.key.clone());
-                    Ok(())
                 }
-            });
-            if let Err(reason) = outcome {
-                self.errors.push(SettingError::new(&given.place, &given.key, reason));
             }
         }
-        if let (Treatment::HonourList(apply), Some((_, first))) = (&row.treatment, winners.first())
+        if let Treatment::HonourList(apply) = &row.treatment
             && !items.is_empty()
-            && let Err(reason) = apply(settings, &items)
         {
-            self.errors.push(SettingError::new(&first.place, &first.key, reason));
+            // An item that is wrong was told above.
+            let _ = apply(settings, &items);
         }
         self.tell_replaced(row, &winners);
     }
@@ -335,22 +317,24 @@ impl Loading {
     fn check_mode(&mut self, settings: &Settings, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) {
         let path = settings.config_dir.join("cluster.conf");
         let place = Place::File { path: path.clone(), line: 0 };
-        let alone = settings.membership.standalone == Some(true);
-        let has_cluster_conf = match read(&path) {
-            _ if alone => false,
-            Ok(bytes) => mode::names_a_member(&String::from_utf8_lossy(&bytes)),
-            Err(error) if is_absent(&error) => false,
-            Err(error) => {
-                let reason = format!("can't read the list of members: {error}");
-                self.errors.push(SettingError::new(&place, "", reason));
-                return;
-            }
+        let has_cluster_conf = match settings.membership.standalone {
+            Some(true) => false,
+            _ => match read(&path) {
+                Ok(bytes) => mode::names_a_member(&String::from_utf8_lossy(&bytes)),
+                Err(error) if files::is_absent(&error) => false,
+                Err(error) => {
+                    let reason = format!("can't read the list of members: {error}");
+                    self.errors.push(SettingError::new(&place, "", reason));
+                    return;
+                }
+            },
         };
         match mode::refusal(&settings.membership, has_cluster_conf) {
             Some(mode::Refusal::ByKey(name, reason)) => {
                 let row = KEYS.iter().find(|key| key.name == name).expect("mode names rows of the table");
                 if let Some((_, given)) = self.winners(row).pop() {
-                    self.errors.push(SettingError::new(&given.place, &given.key, reason));
+                    let key = format!("{}={}", given.key, given.value);
+                    self.errors.push(SettingError::new(&given.place, &key, reason));
                 }
             }
             Some(mode::Refusal::ByClusterConf(reason)) => {
@@ -362,6 +346,7 @@ impl Loading {
 
     fn finish(mut self, settings: Settings, file: Option<PathBuf>) -> Result<Loaded, Vec<SettingError>> {
         if !self.errors.is_empty() {
+            self.errors.sort_by(|a, b| a.place.cmp(&b.place));
             return Err(self.errors);
         }
         let mut notices = self.warnings;
@@ -374,13 +359,6 @@ impl Loading {
     }
 }
 
-fn config_dir(sources: &Sources, file: Option<&Path>, home: Option<&Path>, data: &Path) -> PathBuf {
-    let of_file = || file.and_then(Path::parent).map(Path::to_path_buf);
-    let of_home = || home.map(|home| home.join("conf"));
-    let said = sources.config_dir.clone().or_else(of_file).or_else(of_home);
-    said.unwrap_or_else(|| data.join("conf"))
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
+#[cfg(test)]
+#[path = "sources_tests.rs"]
+mod tests;

@@ -304,3 +304,60 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
 fn unbracketed(text: &str) -> &str {
     text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_contains_what_shares_its_prefix() {
+        for (network, address, contained) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.0.0.0/8", "::ffff:10.1.2.3", true),
+            ("10.0.0.0/8", "::a00:1", false),
+            ("0.0.0.0/0", "203.0.113.9", true),
+            ("192.0.2.7", "192.0.2.7", true),
+            ("192.0.2.7", "192.0.2.6", false),
+            ("192.168.1.77/24", "192.168.1.1", true),
+            ("fd00::/8", "fdff::1", true),
+            ("fd00::/8", "fe00::1", false),
+            ("::/0", "2001:db8::1", true),
+            ("::/0", "10.0.0.1", false),
+        ] {
+            let networks = networks(network).unwrap();
+            assert_eq!(networks.len(), 1);
+            assert_eq!(networks[0].contains(address.parse().unwrap()), contained, "{network} {address}");
+        }
+    }
+
+    #[test]
+    fn a_size_has_springs_units() {
+        for (text, size) in [
+            ("512", Ok(512)),
+            ("512B", Ok(512)),
+            ("2KB", Ok(2048)),
+            ("1mb", Ok(1 << 20)),
+            ("1GB", Ok(1 << 30)),
+            ("99999999999999999999KB", Err(())),
+            ("17592186044416GB", Err(())),
+            ("KB", Err(())),
+            ("1TB", Err(())),
+            ("1.5KB", Err(())),
+        ] {
+            assert_eq!(bytes(text, 1..=usize::MAX).map_err(|_| ()), size, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_matches_the_whole_text() {
+        let pattern = pattern("eth|lo").unwrap();
+        assert!(pattern.matches_whole("eth") && pattern.matches_whole("lo"));
+        assert!(!pattern.matches_whole("eth0") && !pattern.matches_whole("xlo"));
+    }
+
+    #[test]
+    fn a_huge_pattern_is_refused() {
+        assert!(pattern("((a{1000}){1000}){1000}").is_err());
+    }
+}
