@@ -1,6 +1,11 @@
 //! Builds the parts in order, wires them, waits, stops them: alone knows all modules.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use hyper::{body::Incoming, service::service_fn};
@@ -12,15 +17,31 @@ use tower_service::Service as _;
 use crate::{
     api::{Api, routes::Table},
     base::clock::Clock,
+    config::Loaded,
     model::{Registry, change::Changes, switches::Switches},
     stack,
 };
 
-/// Serves on `address` until the process ends.
-///
-/// # Errors
-/// What binding the address gave.
-pub async fn run(address: SocketAddr) -> std::io::Result<()> {
+/// Serves as the settings say until the process is told to stop.
+pub fn run(loaded: Loaded) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("no threads for the server: {error}")),
+    };
+    match runtime.block_on(serve(loaded)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error.to_string()),
+    }
+}
+
+fn failed(reason: &str) -> ExitCode {
+    eprintln!("nacre doesn't start: {reason}");
+    ExitCode::FAILURE
+}
+
+async fn serve(loaded: Loaded) -> std::io::Result<()> {
+    let settings = loaded.settings;
+    let address = SocketAddr::new(settings.server.address.unwrap_or(IpAddr::from([0, 0, 0, 0])), settings.server.port);
     let changes = Arc::new(Changes::default());
     let api = Arc::new(Api {
         clock: Clock::system(),
