@@ -15,11 +15,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Instance, Metadata, ServiceKey,
-    checksum::Checksum,
-    cluster::Cluster,
-    list::Answers,
-    selector::Selector,
+    Instance, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers, selector::Selector,
 };
 use crate::base::clock::Millis;
 
