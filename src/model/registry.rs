@@ -286,6 +286,30 @@ impl Registry {
         }
     }
 
+    /// Removes those of `gone` that are still there and of which `agrees` still holds: a beat may have come meanwhile.
+    ///
+    /// Tells how many went.
+    pub fn remove_silent(
+        &self,
+        service: &Arc<Service>,
+        gone: &[Arc<Instance>],
+        agrees: impl Fn(&Instance) -> bool,
+    ) -> u64 {
+        let removed = self.write(service, |draft| {
+            let mut removed = 0;
+            for instance in gone {
+                let current = draft.ephemeral.get(&instance.key());
+                if current.is_some_and(|current| agrees(current)) {
+                    draft.ephemeral.remove(&instance.key());
+                    removed += 1;
+                }
+            }
+            draft.touched.instances |= removed > 0;
+            removed
+        });
+        removed.unwrap_or(0)
+    }
+
     /// Puts a whole list of one kind in the place of what is there; makes the service where needed.
     ///
     /// # Errors

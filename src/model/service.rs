@@ -309,6 +309,12 @@ impl Service {
         true
     }
 
+    /// Whether it has been removed from the registry.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        *self.removed.lock()
+    }
+
     /// Whether a report about it is waiting to be taken.
     #[must_use]
     pub fn is_announced(&self) -> bool {
