@@ -22,3 +22,6 @@ pub mod model;
 pub mod server;
 /// The order of the layers.
 pub mod stack;
+
+#[cfg(test)]
+mod arrows;
