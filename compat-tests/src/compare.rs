@@ -243,6 +243,12 @@ fn object(want: &[(String, Json)], got: &[(String, Json)], path: &str, out: &mut
         }
         return;
     }
+    let shared = want_keys.iter().any(|key| got_keys.contains(key));
+    if !shared {
+        let whole = |pairs: &[(String, Json)]| Json::Object(pairs.to_vec());
+        out.push(Difference::new(path, &whole(want), &whole(got)));
+        return;
+    }
     let before = out.len();
     for (key, value) in want {
         match got.iter().find(|(other, _)| other == key) {
