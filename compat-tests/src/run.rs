@@ -244,6 +244,8 @@ impl Stage<'_> {
                 format!("a datagram on {name} within {} ms", timeout.as_millis())
             }
             Action::HttpSeen(name) => format!("what {name} was asked"),
+            Action::UdpSend { name, body } => format!("a datagram from {name}: {body:?}"),
+            Action::Close(name) => format!("closing {name}"),
             other => format!("{other:?}"),
         }
     }

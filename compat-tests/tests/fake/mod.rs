@@ -215,25 +215,32 @@ impl Fake {
     }
 }
 
-/// The next connection and the whole request that came over it.
+/// The next connection over which anything comes, and the whole request that came.
 fn accept(listener: &TcpListener) -> (TcpStream, String) {
-    let (mut stream, _) = listener.accept().unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut data = Vec::new();
+    loop {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let request = read_request(&mut stream);
+        if !request.is_empty() {
+            return (stream, request);
+        }
+    }
+}
+
+fn read_request(stream: &mut TcpStream) -> String {
     let length = Regex::new(r"(?i)\r\ncontent-length: *(\d+)").unwrap();
+    let mut data = Vec::new();
     loop {
         let mut piece = [0; 65536];
         let count = stream.read(&mut piece).unwrap();
         data.extend_from_slice(&piece[..count]);
         let text = String::from_utf8_lossy(&data).into_owned();
-        if let Some(head) = text.find("\r\n\r\n") {
+        let whole = text.find("\r\n\r\n").is_some_and(|head| {
             let body: usize = length.captures(&text[..head]).map_or(0, |found| found[1].parse().unwrap());
-            if data.len() >= head + 4 + body || count == 0 {
-                return (stream, text);
-            }
-        }
-        if count == 0 {
-            return (stream, text);
+            data.len() >= head + 4 + body
+        });
+        if whole || count == 0 {
+            return text;
         }
     }
 }
