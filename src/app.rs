@@ -50,6 +50,7 @@ enum StartError {
 
 async fn serve(loaded: Loaded) -> Result<(), StartError> {
     let settings = Arc::new(loaded.settings);
+    raise_open_files(settings.http.max_connections);
     let mut signals = Signals::new().map_err(StartError::Signals)?;
     let port = settings.server.port;
     let listener =
@@ -96,6 +97,21 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
     tasks.wait().await;
     cp.stop().await;
     Ok(())
+}
+
+/// Raises the soft limit of open files to the hard one; warns where even that is below what the settings allow.
+fn raise_open_files(max_connections: usize) {
+    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        Ok(limit) if limit < max_connections as u64 => {
+            tracing::warn!(
+                limit,
+                max_connections,
+                "the limit of open files is below nacre.http.max-connections"
+            );
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files can't be raised"),
+    }
 }
 
 fn spawn_health(
