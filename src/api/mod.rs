@@ -3,7 +3,11 @@
 //! An endpoint reads its parameters, calls one function and writes the answer.
 
 pub mod agent;
+pub mod beat;
 pub mod instance;
+pub mod legacy;
+pub mod list;
+pub mod metadata_batch;
 pub mod params;
 pub mod reply;
 pub mod routes;
