@@ -12,7 +12,8 @@ use super::{
 use crate::{
     health::beat::Beat,
     model::{
-        InstanceKey, instance::beat_interval_ms, name::DEFAULT_CLUSTER, service::Beaten, switches::Switches,
+        InstanceKey, instance::own_beat_interval_ms, name::DEFAULT_CLUSTER, service::Beaten,
+        switches::Switches,
     },
 };
 
@@ -41,9 +42,9 @@ pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Ref
             if !instance.healthy() {
                 api.registry.set_health_of(&service, &key, true);
             }
-            Ok(known(api, instance.beat_interval_ms))
+            Ok(known(api, instance.own_beat_interval_ms))
         }
-        (Beaten::Persistent(instance), ..) => Ok(known(api, instance.beat_interval_ms)),
+        (Beaten::Persistent(instance), ..) => Ok(known(api, instance.own_beat_interval_ms)),
         (Beaten::Unknown, _, Some(body)) if body.makes_an_instance() => make(api, &named, body, cluster),
         _ => Ok(unknown(&api.switches.load())),
     }
@@ -53,7 +54,7 @@ pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Ref
 fn make(api: &Api, named: &Named<'_>, body: &Beat<'_>, cluster: &str) -> Outcome {
     let description = body.describe(cluster).map_err(Refusal::failed)?;
     api.registry.register(named.place(), &description, api.clock.now())?;
-    Ok(known(api, beat_interval_ms(&description.metadata)))
+    Ok(known(api, own_beat_interval_ms(&description.metadata)))
 }
 
 /// The answer to a beat of a known instance with this interval of its own, if it has one.

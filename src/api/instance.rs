@@ -241,7 +241,7 @@ fn find_in<'a>(instances: &'a Instances, key: &InstanceKey<'_>) -> Option<&'a Ar
 }
 
 /// The instance at exactly this place, a persistent one before an ephemeral one.
-fn find<'a>(state: &'a State, key: &InstanceKey<'_>) -> Option<&'a Arc<Instance>> {
+pub(super) fn find<'a>(state: &'a State, key: &InstanceKey<'_>) -> Option<&'a Arc<Instance>> {
     find_in(&state.persistent, key).or_else(|| find_in(&state.ephemeral, key))
 }
 

@@ -4,14 +4,21 @@
 
 pub mod agent;
 pub mod beat;
+pub mod catalog;
+pub mod cluster;
+pub mod health;
 pub mod instance;
 pub mod legacy;
 pub mod list;
 pub mod metadata_batch;
 pub mod params;
+pub mod raft;
 pub mod reply;
 pub mod routes;
+pub mod service;
+pub mod typed;
 pub mod unrouted;
+pub mod whole_instance;
 
 use std::sync::Arc;
 

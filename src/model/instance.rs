@@ -21,6 +21,8 @@ use crate::base::{clock::Millis, java};
 pub const UNHEALTHY_AFTER_MS: u64 = 15_000;
 /// Time without a beat after which an instance is removed, unless its metadata says otherwise; milliseconds.
 pub const DELETE_AFTER_MS: u64 = 30_000;
+/// What clients are told to leave between two beats, unless the metadata says otherwise; milliseconds.
+pub const BEAT_INTERVAL_MS: u64 = 5_000;
 
 /// Begins the metadata keys that mean something here.
 const KEY_PREFIX: &str = "preserved.";
@@ -204,7 +206,7 @@ pub struct Instance {
     /// Silence after which it is removed, in milliseconds.
     pub delete_after_ms: u64,
     /// What its client is told to leave between two beats, in milliseconds, where the metadata says so.
-    pub beat_interval_ms: Option<u64>,
+    pub own_beat_interval_ms: Option<u64>,
     healthy: AtomicBool,
     last_beat: AtomicU64,
 }
@@ -263,7 +265,7 @@ impl Instance {
             marked: false,
             unhealthy_after_ms: times.unhealthy_after_ms,
             delete_after_ms: times.delete_after_ms,
-            beat_interval_ms: times.beat_interval_ms,
+            own_beat_interval_ms: times.own_beat_interval_ms,
             metadata,
             id,
             app: app.map(Into::into),
@@ -312,6 +314,12 @@ impl Instance {
         self.last_beat.store(now.0, Atomic::Relaxed);
     }
 
+    /// What clients are told to leave between beats, in milliseconds.
+    #[must_use]
+    pub fn beat_interval_ms(&self) -> u64 {
+        self.own_beat_interval_ms.unwrap_or(BEAT_INTERVAL_MS)
+    }
+
     /// The id as shown, for a service of this name; nothing when a peer sent none.
     #[must_use]
     pub fn id_text(&self, service: &str) -> Option<String> {
@@ -338,7 +346,7 @@ impl Instance {
             app: self.app.clone(),
             unhealthy_after_ms: self.unhealthy_after_ms,
             delete_after_ms: self.delete_after_ms,
-            beat_interval_ms: self.beat_interval_ms,
+            own_beat_interval_ms: self.own_beat_interval_ms,
             healthy: AtomicBool::new(self.healthy()),
             last_beat: AtomicU64::new(self.last_beat().0),
         }
@@ -349,7 +357,7 @@ impl Instance {
         let times = Times::of(&metadata);
         self.unhealthy_after_ms = times.unhealthy_after_ms;
         self.delete_after_ms = times.delete_after_ms;
-        self.beat_interval_ms = times.beat_interval_ms;
+        self.own_beat_interval_ms = times.own_beat_interval_ms;
         self.metadata = metadata;
     }
 
@@ -384,18 +392,18 @@ impl Ord for Instance {
 
 /// The times that metadata sets, read once so that beats and sweeps needn't.
 struct Times {
-    beat_interval_ms: Option<u64>,
+    own_beat_interval_ms: Option<u64>,
     unhealthy_after_ms: u64,
     delete_after_ms: u64,
 }
 
 impl Times {
     fn of(metadata: &Metadata) -> Self {
-        let (mut beat_interval_ms, mut unhealthy, mut delete) = (None, None, None);
+        let (mut own_beat_interval_ms, mut unhealthy, mut delete) = (None, None, None);
         if metadata.may_have(KEY_PREFIX) {
             for (key, value) in metadata.entries() {
                 match &*key {
-                    KEY_INTERVAL => beat_interval_ms = whole_number(&value),
+                    KEY_INTERVAL => own_beat_interval_ms = whole_number(&value),
                     KEY_UNHEALTHY => unhealthy = whole_number(&value),
                     KEY_DELETE => delete = whole_number(&value),
                     _ => {}
@@ -403,7 +411,7 @@ impl Times {
             }
         }
         Self {
-            beat_interval_ms,
+            own_beat_interval_ms,
             unhealthy_after_ms: unhealthy.unwrap_or(UNHEALTHY_AFTER_MS),
             delete_after_ms: delete.unwrap_or(DELETE_AFTER_MS),
         }
@@ -412,8 +420,8 @@ impl Times {
 
 /// The beat interval that metadata sets, in milliseconds.
 #[must_use]
-pub fn beat_interval_ms(metadata: &Metadata) -> Option<u64> {
-    Times::of(metadata).beat_interval_ms
+pub fn own_beat_interval_ms(metadata: &Metadata) -> Option<u64> {
+    Times::of(metadata).own_beat_interval_ms
 }
 
 /// A text that is all digits as a number; all other texts, and what 64 bits don't hold, count as not given.
@@ -493,9 +501,9 @@ mod tests {
     #[test]
     fn times_are_digits_or_the_default() {
         let times = |metadata: &str| {
-            let Times { beat_interval_ms, unhealthy_after_ms, delete_after_ms } =
+            let Times { own_beat_interval_ms, unhealthy_after_ms, delete_after_ms } =
                 Times::of(&metadata.parse().unwrap());
-            (beat_interval_ms, unhealthy_after_ms, delete_after_ms)
+            (own_beat_interval_ms, unhealthy_after_ms, delete_after_ms)
         };
         assert_eq!(times(""), (None, 15_000, 30_000));
         let set = r#"{"preserved.heart.beat.interval":"0","preserved.heart.beat.timeout":100,
