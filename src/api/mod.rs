@@ -3,10 +3,14 @@
 //! An endpoint reads its parameters, calls one function and writes the answer.
 
 pub mod agent;
+pub mod beat;
 pub mod catalog;
 pub mod cluster;
 pub mod health;
 pub mod instance;
+pub mod legacy;
+pub mod list;
+pub mod metadata_batch;
 pub mod params;
 pub mod raft;
 pub mod reply;

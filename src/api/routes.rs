@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, Request, Version, header};
 use nacre_middleware::Facts;
 
 use super::{
-    Api, V1Call, catalog, cluster, health, instance, raft,
+    Api, V1Call, beat, catalog, cluster, health, instance, legacy, list, metadata_batch, raft,
     reply::{Refusal, Reply},
     service, unrouted,
 };
@@ -108,8 +108,15 @@ static ROUTES: &[Route] = &[
     naming(Method::DELETE, "/v1/ns/instance", Stores(instance::deregister)),
     naming(Method::PUT, "/v1/ns/instance", Stores(instance::update)),
     naming(Method::GET, "/v1/ns/instance", Now(instance::detail)),
-    naming(Method::GET, "/v1/ns/instance/list", Now(instance::list)),
-    naming(Method::PUT, "/v1/ns/instance/beat", Now(instance::beat)),
+    naming(Method::PATCH, "/v1/ns/instance", Stores(instance::patch)),
+    naming(Method::GET, "/v1/ns/instance/statuses", Now(instance::statuses)),
+    naming(Method::GET, "/v1/ns/instance/list", Now(list::list)),
+    naming(Method::PUT, "/v1/ns/instance/beat", Now(beat::beat)),
+    naming(Method::PUT, "/v1/ns/instance/metadata/batch", Stores(metadata_batch::update)),
+    naming(Method::DELETE, "/v1/ns/instance/metadata/batch", Stores(metadata_batch::remove)),
+    naming(Method::GET, "/v1/ns/api/srvIPXT", Now(legacy::srv_ipxt)),
+    naming(Method::GET, "/v1/ns/api/clientBeat", Now(legacy::client_beat)),
+    naming(Method::GET, "/v1/ns/api/allDomNames", Now(legacy::all_dom_names)),
     naming(Method::POST, "/v1/ns/service", Stores(service::create)),
     naming(Method::PUT, "/v1/ns/service", Stores(service::update)),
     naming(Method::DELETE, "/v1/ns/service", Stores(service::remove)),
