@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tower_service::Service as _;
 
 use crate::{
-    api::{Api, routes::Table},
+    api::{Api, node::Node, routes::Table},
     base::clock::Clock,
     config::{Loaded, own_address},
     cp::{self, Applied},
@@ -62,6 +62,7 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
         clock: clock.clone(),
     };
     let api = Arc::new(Api {
+        node: Node::new(clock.wall_ms())?,
         clock,
         registry: Arc::clone(&applied.registry),
         switches: Arc::clone(&applied.switches),

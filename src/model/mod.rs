@@ -19,6 +19,7 @@ pub mod namespaces;
 pub mod registry;
 pub mod selector;
 pub mod service;
+pub mod status;
 pub mod switches;
 
 pub use instance::{Instance, InstanceKey};
