@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    api::{Api, routes::Table},
+    api::{Api, node::Node, routes::Table},
     base::{clock::Clock, net},
     config::{Loaded, Settings, own_address},
     cp::{self, Applied},
@@ -44,6 +44,8 @@ enum StartError {
     OwnAddress(io::Error),
     #[error("{0}")]
     Store(#[from] cp::OpenError),
+    #[error("the system gives no random bytes for the key of login tokens: {0}")]
+    Key(io::Error),
     #[error("signals can't be received: {0}")]
     Signals(io::Error),
 }
@@ -70,6 +72,7 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
     let tasks = TaskTracker::new();
     spawn_health(&tasks, &stopped, &applied, &changes, &settings);
     let api = Arc::new(Api {
+        node: Node::new(clock.wall_ms()).map_err(StartError::Key)?,
         clock,
         registry: applied.registry,
         switches: applied.switches,

@@ -11,9 +11,10 @@ use http::{HeaderMap, Method, Request, Version, header};
 use nacre_middleware::Facts;
 
 use super::{
-    Api, V1Call, beat, catalog, cluster, health, instance, legacy, list, metadata_batch, raft,
+    Api, V1Call, auth, beat, catalog, cluster, console, core, distro, health, instance, legacy, list,
+    metadata_batch, operator, raft,
     reply::{Refusal, Reply},
-    service, unrouted,
+    service, unrouted, web,
 };
 
 /// What an endpoint gives back.
@@ -147,7 +148,42 @@ static ROUTES: &[Route] = &[
     naming(Method::GET, "/v1/ns/raft/state", Now(raft::stopped)),
     naming(Method::GET, "/v1/ns/raft/leader", Now(raft::stopped)),
     naming(Method::GET, "/v1/ns/raft/listeners", Now(raft::stopped)),
-    context(Method::GET, "/index.html", Now(unrouted::page)),
+    naming(Method::GET, "/v1/ns/operator/switches", Now(operator::switches)),
+    naming(Method::PUT, "/v1/ns/operator/switches", Stores(operator::set_switch)),
+    naming(Method::GET, "/v1/ns/operator/metrics", Now(operator::metrics)),
+    naming(Method::GET, "/v1/ns/operator/servers", Now(operator::servers)),
+    naming(Method::GET, "/v1/ns/operator/distro/status", Now(operator::distro_status)),
+    naming(Method::GET, "/v1/ns/operator/distro/server", Now(operator::distro_server)),
+    naming(Method::GET, "/v1/ns/operator/cluster/state", Now(operator::cluster_state)),
+    naming(Method::GET, "/v1/ns/operator/server/status", Now(operator::server_status)),
+    naming(Method::PUT, "/v1/ns/operator/log", Now(operator::log)),
+    naming(Method::PUT, "/v1/ns/distro/datum", Now(distro::put_datum)),
+    naming(Method::GET, "/v1/ns/distro/datum", Now(distro::get_datum)),
+    naming(Method::GET, "/v1/ns/distro/datums", Now(distro::get_datums)),
+    naming(Method::PUT, "/v1/ns/distro/checksum", Now(distro::put_checksum)),
+    context(Method::GET, "/v1/core/cluster/self", Now(core::own_member)),
+    context(Method::GET, "/v1/core/cluster/nodes", Now(core::nodes)),
+    context(Method::GET, "/v1/core/cluster/simple/nodes", Now(core::simple_nodes)),
+    context(Method::GET, "/v1/core/cluster/health", Now(core::health)),
+    context(Method::POST, "/v1/core/cluster/report", Now(core::report)),
+    context(Method::POST, "/v1/core/cluster/server/leave", Now(core::leave)),
+    context(Method::POST, "/v1/core/cluster/switch/lookup", Now(core::switch_lookup)),
+    context(Method::GET, "/v1/core/ops/idInfo", Now(core::id_info)),
+    context(Method::PUT, "/v1/core/ops/log", Now(core::log)),
+    context(Method::POST, "/v1/core/ops/raft", Now(core::raft)),
+    context(Method::GET, "/v1/console/namespaces", Now(console::namespaces)),
+    context(Method::POST, "/v1/console/namespaces", Stores(console::create)),
+    context(Method::PUT, "/v1/console/namespaces", Stores(console::edit)),
+    context(Method::DELETE, "/v1/console/namespaces", Stores(console::remove)),
+    context(Method::GET, "/v1/console/server/state", Now(console::server_state)),
+    context(Method::GET, "/v1/console/health/liveness", Now(console::health)),
+    context(Method::GET, "/v1/console/health/readiness", Now(console::health)),
+    context(Method::POST, "/v1/auth/login", Now(auth::login)),
+    context(Method::POST, "/v1/auth/users/login", Now(auth::login)),
+    context(Method::GET, "/", Now(web::welcome)),
+    context(Method::GET, "/index.html", Now(web::page)),
+    context(Method::GET, "/actuator", Now(web::actuator)),
+    context(Method::GET, "/actuator/health", Now(web::actuator_health)),
 ];
 
 /// The same endpoint under an older prefix.
