@@ -20,6 +20,8 @@ pub mod health;
 pub mod model;
 /// Accepts connections and serves them.
 pub mod server;
+/// Changed lists, by UDP to who subscribed.
+pub mod push;
 /// The order of the layers.
 pub mod stack;
 

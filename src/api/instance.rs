@@ -13,6 +13,7 @@ use super::{
     params::{self, Params},
     reply::{Refusal, Reply},
     routes::{Outcome, Pending},
+    subscribers::Subscription,
 };
 use crate::{
     cp::{Change, Gone, Scope},
@@ -244,9 +245,11 @@ pub fn list(api: &Api, call: &V1Call) -> Outcome {
     let env = params.optional("env").unwrap_or_default();
     let truth = |name: &str| params.optional(name).is_some_and(|word| params::is_true(&word));
     let (healthy_only, is_check) = (truth("healthyOnly"), truth("isCheck"));
-    let _udp_port = params.optional("udpPort").map_or(Ok(0), |port| params::integer(&port))?;
+    let udp_port = params.optional("udpPort").map_or(Ok(0), |port| params::integer(&port))?;
     let grouped = agent.is_modern_java()?;
-    let cache_millis = api.switches.load().default_cache_millis;
+    // Before the list is read, so that no change falls between the two.
+    let subscription = Subscription { udp_port, agent, clusters: &clusters, grouped };
+    let cache_millis = subscription.cache_millis(api, call, &params, named.place());
     let Some(service) = api.registry.get(named.place()) else {
         return Ok(Reply::Json(list::unknown(&named.name, &clusters, cache_millis)));
     };

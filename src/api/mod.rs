@@ -3,10 +3,13 @@
 //! An endpoint reads its parameters, calls one function and writes the answer.
 
 pub mod agent;
+pub mod caller;
 pub mod instance;
 pub mod params;
+pub mod push_state;
 pub mod reply;
 pub mod routes;
+pub mod subscribers;
 pub mod unrouted;
 
 use std::sync::Arc;
@@ -19,6 +22,7 @@ use crate::{
     config::Settings,
     cp,
     model::{Registry, namespaces::Namespaces, registry::Place, switches::Switches},
+    push::Push,
 };
 use params::Params;
 use reply::Refusal;
@@ -38,6 +42,8 @@ pub struct Api {
     pub namespaces: Arc<Namespaces>,
     /// Changes of persistent data.
     pub cp: cp::Handle,
+    /// Subscribers of pushes.
+    pub push: Push,
     /// What the operator decided at start.
     pub settings: Arc<Settings>,
     /// The address and port by which others know this node, as `ip:port`.

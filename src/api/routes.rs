@@ -11,9 +11,9 @@ use http::{HeaderMap, Method, Request, Version, header};
 use nacre_middleware::Facts;
 
 use super::{
-    Api, V1Call, instance,
+    Api, V1Call, instance, push_state,
     reply::{Refusal, Reply},
-    unrouted,
+    subscribers, unrouted,
 };
 
 /// What an endpoint gives back.
@@ -110,6 +110,8 @@ static ROUTES: &[Route] = &[
     naming(Method::GET, "/v1/ns/instance", Now(instance::detail)),
     naming(Method::GET, "/v1/ns/instance/list", Now(instance::list)),
     naming(Method::PUT, "/v1/ns/instance/beat", Now(instance::beat)),
+    naming(Method::GET, "/v1/ns/service/subscribers", Now(subscribers::list)),
+    naming(Method::GET, "/v1/ns/operator/push/state", Now(push_state::show)),
     context(Method::GET, "/index.html", Now(unrouted::page)),
 ];
 

@@ -21,6 +21,18 @@ pub struct Switches {
     pub light_beat_enabled: bool,
     /// What a registration without `ephemeral` becomes.
     pub default_instance_ephemeral: bool,
+    /// Lowest version of the Go client that is pushed to.
+    pub push_go_version: String,
+    /// The same of the Java client.
+    pub push_java_version: String,
+    /// The same of the DNS client.
+    pub push_python_version: String,
+    /// The same of the C clients.
+    #[serde(rename = "pushCVersion")]
+    pub push_c_version: String,
+    /// The same of the C# client.
+    #[serde(rename = "pushCSharpVersion")]
+    pub push_csharp_version: String,
 }
 
 impl Default for Switches {
@@ -32,6 +44,11 @@ impl Default for Switches {
             push_enabled: true,
             light_beat_enabled: true,
             default_instance_ephemeral: true,
+            push_go_version: "0.1.0".into(),
+            push_java_version: "0.1.0".into(),
+            push_python_version: "0.4.3".into(),
+            push_c_version: "1.0.12".into(),
+            push_csharp_version: "0.9.0".into(),
         }
     }
 }
