@@ -32,11 +32,15 @@ async fn main() -> io::Result<()> {
             let answer = service_fn(move |request: Request<Incoming>| {
                 let is_list = request.uri().path().contains("list");
                 let body = if is_list { large.clone() } else { Bytes::from_static(&SMALL) };
-                let response = Response::builder().header("content-type", "application/json").body(Full::new(body));
+                let response =
+                    Response::builder().header("content-type", "application/json").body(Full::new(body));
                 async move { Ok::<_, Infallible>(response.expect("a plain header is valid")) }
             });
             // A client that goes away is no news here.
-            let _ = http1::Builder::new().pipeline_flush(true).serve_connection(TokioIo::new(stream), answer).await;
+            let _ = http1::Builder::new()
+                .pipeline_flush(true)
+                .serve_connection(TokioIo::new(stream), answer)
+                .await;
         });
     }
 }
