@@ -14,6 +14,7 @@ use crate::{
     cp::{self, Applied},
     health::{empty, sweep::Sweeper},
     model::{Registry, change::Changes},
+    push::{self, Push},
     server::Server,
     stack,
 };
@@ -46,6 +47,8 @@ enum StartError {
     Store(#[from] cp::OpenError),
     #[error("the system gives no random bytes for the key of login tokens: {0}")]
     Key(io::Error),
+    #[error("no UDP socket for pushes: {0}")]
+    Push(io::Error),
     #[error("signals can't be received: {0}")]
     Signals(io::Error),
 }
@@ -71,6 +74,16 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
     let stopped = CancellationToken::new();
     let tasks = TaskTracker::new();
     spawn_health(&tasks, &stopped, &applied, &changes, &settings);
+    let push = Push::new(&settings.push);
+    let pushing = push::Sender {
+        push: push.clone(),
+        clock: clock.clone(),
+        registry: Arc::clone(&applied.registry),
+        changes,
+        switches: Arc::clone(&applied.switches),
+        socket: push::open(settings.server.address, port).map_err(StartError::Push)?,
+    };
+    tasks.spawn(pushing.run(stopped.clone()));
     let api = Arc::new(Api {
         node: Node::new(clock.wall_ms()).map_err(StartError::Key)?,
         clock,
@@ -78,6 +91,7 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
         switches: applied.switches,
         namespaces: applied.namespaces,
         cp: cp.clone(),
+        push,
         own_address: format!("{}:{port}", own.host).into(),
         settings: Arc::clone(&settings),
     });

@@ -20,6 +20,8 @@ pub mod distro;
 pub mod health;
 /// The naming model.
 pub mod model;
+/// Changed lists, by UDP to who subscribed.
+pub mod push;
 /// Accepts connections and serves them.
 pub mod server;
 /// The order of the layers.

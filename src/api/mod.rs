@@ -6,6 +6,7 @@ pub mod agent;
 pub mod auth;
 pub mod beat;
 pub mod body;
+pub mod caller;
 pub mod catalog;
 pub mod cluster;
 pub mod console;
@@ -19,10 +20,12 @@ pub mod metadata_batch;
 pub mod node;
 pub mod operator;
 pub mod params;
+pub mod push_state;
 pub mod raft;
 pub mod reply;
 pub mod routes;
 pub mod service;
+pub mod subscribers;
 pub mod traffic;
 pub mod typed;
 pub mod unrouted;
@@ -38,6 +41,7 @@ use crate::{
     config::Settings,
     cp,
     model::{Registry, namespaces::Namespaces, registry::Place, switches::Switchboard},
+    push::Push,
 };
 use params::Params;
 use reply::Refusal;
@@ -57,6 +61,8 @@ pub struct Api {
     pub namespaces: Arc<Namespaces>,
     /// Changes of persistent data.
     pub cp: cp::Handle,
+    /// Subscribers of pushes.
+    pub push: Push,
     /// What the operator decided at start.
     pub settings: Arc<Settings>,
     /// The address and port by which others know this node, as `ip:port`.

@@ -12,9 +12,9 @@ use nacre_middleware::Facts;
 
 use super::{
     Api, V1Call, auth, beat, catalog, cluster, console, core, distro, health, instance, legacy, list,
-    metadata_batch, operator, raft,
+    metadata_batch, operator, push_state, raft,
     reply::{Refusal, Reply},
-    service, unrouted, web,
+    service, subscribers, unrouted, web,
 };
 
 /// What an endpoint gives back.
@@ -184,6 +184,8 @@ static ROUTES: &[Route] = &[
     context(Method::GET, "/index.html", Now(web::page)),
     context(Method::GET, "/actuator", Now(web::actuator)),
     context(Method::GET, "/actuator/health", Now(web::actuator_health)),
+    naming(Method::GET, "/v1/ns/service/subscribers", Now(subscribers::list)),
+    naming(Method::GET, "/v1/ns/operator/push/state", Now(push_state::show)),
 ];
 
 /// The same endpoint under an older prefix.
