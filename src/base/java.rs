@@ -148,7 +148,13 @@ fn parse_decimal(text: &str) -> Option<f64> {
     let number = text.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(text);
     let plain =
         number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-'));
-    if plain && number.bytes().any(|byte| byte.is_ascii_digit()) { number.parse().ok() } else { None }
+    // The sign was taken off before; a second one isn't Java's, and Rust would take it.
+    let unsigned = !number.starts_with(['+', '-']);
+    if plain && unsigned && number.bytes().any(|byte| byte.is_ascii_digit()) {
+        number.parse().ok()
+    } else {
+        None
+    }
 }
 
 /// The part behind `0x` of a hexadecimal float: digits with at most one point, then `p` and a decimal exponent.
@@ -226,6 +232,6 @@ mod tests {
     fn names_come_back_in_the_order_of_a_hash_map() {
         let mut names = ["DEFAULT", "A", "B", "zone-1"];
         hash_map_order(&mut names, |name| name);
-        assert_eq!(names, ["zone-1", "A", "B", "DEFAULT"]);
+        assert_eq!(names, ["A", "B", "DEFAULT", "zone-1"]);
     }
 }
