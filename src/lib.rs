@@ -18,6 +18,8 @@ pub mod cp;
 pub mod health;
 /// The naming model.
 pub mod model;
+/// What a person sees of the running server.
+pub mod observe;
 /// Accepts connections and serves them.
 pub mod server;
 /// The order of the layers.

@@ -24,6 +24,7 @@ use crate::{
         registry::Place,
         service::Beaten,
     },
+    observe::beats::Beat,
 };
 
 /// The parameters that describe an instance, read and checked.
@@ -282,15 +283,23 @@ pub fn beat(api: &Api, call: &V1Call) -> Outcome {
                 api.registry
                     .set_health(service, |other| (*other == *instance && other.ephemeral).then_some(true));
             }
+            api.sight.meters.beats.note(Beat::Renewed);
             Ok(known(api, &instance.metadata))
         }
-        (Beaten::Persistent(instance), _) => Ok(known(api, &instance.metadata)),
+        (Beaten::Persistent(instance), _) => {
+            api.sight.meters.beats.note(Beat::Renewed);
+            Ok(known(api, &instance.metadata))
+        }
         (Beaten::Unknown, Some(body)) if body.makes_an_instance() => {
             let description = body.describe(cluster).map_err(Refusal::failed)?;
             api.registry.register(named.place(), &description, now)?;
+            api.sight.meters.beats.note(Beat::Registered);
             Ok(known(api, &description.metadata))
         }
-        (Beaten::Unknown, _) => Ok(unknown(api)),
+        (Beaten::Unknown, _) => {
+            api.sight.meters.beats.note(Beat::Unknown);
+            Ok(unknown(api))
+        }
     }
 }
 

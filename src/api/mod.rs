@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod instance;
+pub mod observe;
 pub mod params;
 pub mod reply;
 pub mod routes;
@@ -42,6 +43,8 @@ pub struct Api {
     pub settings: Arc<Settings>,
     /// The address and port by which others know this node, as `ip:port`.
     pub own_address: Box<str>,
+    /// What a person sees of the server.
+    pub sight: observe::Sight,
 }
 
 /// The namespace and the checked grouped name that a request is about.

@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | `peer` | address and port of the other end of the connection |
 //! | `method` | of the request |
-//! | `target` | path and query; passwords and tokens are masked, beyond 2,048 bytes it is cut |
+//! | `uri` | path and query; passwords and tokens are masked, beyond 2,048 bytes it is cut |
 //! | `status` | of the answer |
 //! | `bytes` | of the answer's body |
 //! | `took_us` | microseconds from the read head to the answer |
@@ -61,7 +61,7 @@ const LEVELS: [(&str, LevelFilter); 6] = [
     ("off", LevelFilter::OFF),
 ];
 
-/// Logging as it runs; the last lines are written when this is dropped.
+/// Logging as it runs; before the process ends, [`Logs::finish`] must be called.
 #[derive(Debug)]
 pub struct Logs {
     lines: Lines,
@@ -107,6 +107,11 @@ impl Logs {
         self.lines.dropped()
     }
 
+    /// Waits until all lines are written, a second at most.
+    pub fn finish(&self) {
+        self.lines.flush(LAST_LINES);
+    }
+
     /// Shows lines of this logger from this level on, until the process ends.
     ///
     /// A logger of ours is known by the reference's name for it (`naming-push`) or as `nacre`, which is all of them;
@@ -116,12 +121,6 @@ impl Logs {
     /// [`LevelError`]; nothing changed then.
     pub fn set_level(&self, name: &str, level: &str) -> Result<(), LevelError> {
         self.levels.set(name, level)
-    }
-}
-
-impl Drop for Logs {
-    fn drop(&mut self) {
-        self.lines.flush(LAST_LINES);
     }
 }
 
@@ -217,7 +216,8 @@ mod tests {
         let kept = Kept::default();
         let lines = Lines::to(kept.clone()).unwrap();
         let (levels, filter) = Levels::new(LevelFilter::INFO, access);
-        let subscriber = tracing_subscriber::registry().with(filter).with(layer(format, false, lines.clone()));
+        let subscriber =
+            tracing_subscriber::registry().with(filter).with(layer(format, false, lines.clone()));
         with_default(subscriber, || log(&levels));
         lines.flush(Duration::from_secs(60));
         let bytes = kept.0.lock().clone();

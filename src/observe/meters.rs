@@ -15,6 +15,8 @@ pub struct Meters {
     pub beats: Beats,
     /// Connections.
     pub connections: Connections,
+    /// Held by whoever reads all sizes: one at a time, since it costs a look at every instance.
+    pub reading: tokio::sync::Mutex<()>,
 }
 
 impl Meters {
@@ -28,6 +30,7 @@ impl Meters {
             requests: Requests::new(routes),
             beats: Beats::default(),
             connections: Connections::default(),
+            reading: tokio::sync::Mutex::default(),
         }))
     }
 }

@@ -96,9 +96,8 @@ impl Requests {
             Answered { label, by_class: [0; CLASSES.len()], by_bucket: [0; BUCKETS], took: Duration::ZERO };
         for (class, of_class) in answered.by_class.iter_mut().enumerate() {
             for (bucket, of_bucket) in answered.by_bucket.iter_mut().enumerate() {
-                let count = self
-                    .routes
-                    .sum(|routes| routes[route].by_class_and_bucket[class][bucket].load(Relaxed));
+                let count =
+                    self.routes.sum(|routes| routes[route].by_class_and_bucket[class][bucket].load(Relaxed));
                 *of_class += count;
                 *of_bucket += count;
             }
