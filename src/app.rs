@@ -71,7 +71,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
     let port = settings.server.port;
     let listener =
         net::listen(settings.server.address, port).map_err(|source| StartError::Listen { port, source })?;
-    let port = listener.local_addr().map(|address: SocketAddr| address.port()).unwrap_or(port);
+    let port = listener.local_addr().map_or(port, |address: SocketAddr| address.port());
     let own = own_address::find(&settings.own_address).map_err(StartError::OwnAddress)?;
     let clock = Clock::system();
     let changes = Arc::new(Changes::default());

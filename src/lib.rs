@@ -24,3 +24,6 @@ pub mod observe;
 pub mod server;
 /// The order of the layers.
 pub mod stack;
+
+#[cfg(test)]
+mod arrows;

@@ -158,7 +158,7 @@ impl Watched {
         let blocked = &self.progress.blocked;
         match &outcome {
             Poll::Pending if blocked.load(Relaxed) == 0 => {
-                blocked.store(self.progress.elapsed_ms() + 1, Relaxed)
+                blocked.store(self.progress.elapsed_ms() + 1, Relaxed);
             }
             Poll::Pending => {}
             Poll::Ready(_) => blocked.store(0, Relaxed),
