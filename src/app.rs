@@ -10,6 +10,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     api::{
         Api,
+        node::Node,
         observe::Sight,
         routes::{self, Table},
     },
@@ -61,12 +62,15 @@ enum StartError {
     OwnAddress(io::Error),
     #[error("{0}")]
     Store(#[from] cp::OpenError),
+    #[error("the system gives no random bytes for the key of login tokens: {0}")]
+    Key(io::Error),
     #[error("signals can't be received: {0}")]
     Signals(io::Error),
 }
 
 async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
     let settings = Arc::new(loaded.settings);
+    raise_open_files(settings.http.max_connections);
     let mut signals = Signals::new().map_err(StartError::Signals)?;
     let port = settings.server.port;
     let listener =
@@ -87,6 +91,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
     let sweeps = spawn_health(&tasks, &stopped, &applied, &changes, &settings);
     let meters = Meters::new(routes::labels());
     let api = Arc::new(Api {
+        node: Node::new(clock.wall_ms()).map_err(StartError::Key)?,
         clock,
         registry: applied.registry,
         switches: applied.switches,
@@ -116,6 +121,21 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
     tasks.wait().await;
     cp.stop().await;
     Ok(())
+}
+
+/// Raises the soft limit of open files to the hard one; warns where even that is below what the settings allow.
+fn raise_open_files(max_connections: usize) {
+    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        Ok(limit) if limit < max_connections as u64 => {
+            tracing::warn!(
+                limit,
+                max_connections,
+                "the limit of open files is below nacre.http.max-connections"
+            );
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files can't be raised"),
+    }
 }
 
 fn spawn_health(

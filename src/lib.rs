@@ -14,6 +14,8 @@ pub mod cli;
 pub mod config;
 /// Persistent data: what must survive a restart, durable before it is answered.
 pub mod cp;
+/// Ephemeral data as peers exchange it.
+pub mod distro;
 /// Who is alive.
 pub mod health;
 /// The naming model.

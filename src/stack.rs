@@ -18,6 +18,7 @@ use nacre_middleware::{
     collect::{CollectLayer, Limits, Routed},
     envelope::EnvelopeLayer,
     record::{RecordLayer, Recorder},
+    traffic_revise::TrafficReviseLayer,
 };
 use tower::ServiceBuilder;
 use tower_service::Service;
@@ -26,6 +27,7 @@ use crate::{
     api::{
         Api, V1Call, reply,
         routes::{Handler, Pending, Row},
+        traffic::Gate,
     },
     observe::Meters,
 };
@@ -38,11 +40,13 @@ pub fn v1<B>(
 where
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
 {
+    let gate = Gate::new(Arc::clone(&api.switches));
     ServiceBuilder::new()
         .option_layer(api.settings.server.access_log.then_some(AccessLogLayer)) // a line per answer
         .layer(RecordLayer::new(Meter(api.sight.meters))) // counts answers, refusals of inner layers included
         .layer(CollectLayer::new(limits)) // whole body in memory, capped; from here on a Call
         .layer(EnvelopeLayer) // dresses whatever is answered below; refuses preflights
+        .layer(TrafficReviseLayer::new(gate)) // what the switches shut: limited addresses, a node that isn't up
         .service(Endpoints { api })
 }
 

@@ -172,6 +172,37 @@ fn an_access_log_shows_each_request_but_no_secret() {
 }
 
 #[test]
+fn a_level_can_be_changed_at_run_time() {
+    let server = Server::start();
+    let set = |query: &str| call(server.url(), "PUT", &format!("/v1/ns/operator/log?{query}")).unwrap();
+    assert_eq!(set("logName=naming-main&logLevel=ERROR"), (200, "ok".into()));
+    assert_eq!(set("logName=nothing&logLevel=INFO"), (200, "ok".into()));
+    call(server.url(), "POST", "/v1/ns/instance?serviceName=quiet&ip=10.0.0.1&port=80").unwrap();
+    assert_eq!(set("logName=naming-main&logLevel=INFO"), (200, "ok".into()));
+    call(server.url(), "POST", "/v1/ns/instance?serviceName=loud&ip=10.0.0.1&port=80").unwrap();
+    let (_, home) = server.stop();
+    let logged = home.stderr();
+    assert!(!logged.contains("@@quiet") && logged.contains("@@loud"), "{logged}");
+}
+
+#[test]
+fn a_node_that_an_operator_took_down_is_not_ready() {
+    let server = Server::start();
+    let set = |status: &str| {
+        let path = format!("/v1/ns/operator/switches?entry=overriddenServerStatus&value={status}");
+        assert_eq!(call(server.url(), "PUT", &path).unwrap(), (200, "ok".into()));
+    };
+    set("READ_ONLY");
+    let answer = get(server.url(), "/readyz");
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+    assert_eq!(body(&answer), "naming: READ_ONLY\nstore: up\n");
+    assert_eq!(value(&get(server.url(), "/metrics"), "nacre_ready"), Some("0"));
+    assert!(get(server.url(), "/livez").starts_with("HTTP/1.1 200 "));
+    set("UP");
+    assert_eq!(body(&get(server.url(), "/readyz")), "naming: up\nstore: up\n");
+}
+
+#[test]
 fn without_an_access_log_requests_leave_no_line_and_settings_do() {
     let server = Server::start_in(Home::new(), &["spring.application.name=x", "nacre.log.level=trace"]);
     call(server.url(), "GET", "/v1/ns/instance/list?serviceName=a").unwrap();

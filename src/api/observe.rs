@@ -22,10 +22,10 @@ use super::{
 use crate::{
     cp::{StoreHealth, WriterStats},
     health::sweep::SweepStats,
-    model::{Instance, Registry},
+    model::{Instance, Registry, status::NodeStatus},
     observe::{
         Meters,
-        beats::Beat,
+        beats::Effect,
         logs::Logs,
         metrics::{self, Kind, Readings, Sizes, StoreReadings},
         nacos_monitor::NacosMonitor,
@@ -45,6 +45,15 @@ pub struct Sight {
     pub stopped: CancellationToken,
     /// When the process started.
     pub started: SystemTime,
+}
+
+impl Sight {
+    /// Sets the level of a logger; who asks isn't told whether there is such a logger, as in the reference.
+    pub fn set_level(&self, name: &str, level: &str) {
+        if let Err(error) = self.logs.set_level(name, level) {
+            tracing::debug!(%error, "a level was not changed");
+        }
+    }
 }
 
 /// GET: the process answers.
@@ -94,7 +103,11 @@ fn plain(status: StatusCode, media_type: &'static str, text: String) -> Reply {
 }
 
 fn parts(api: &Api) -> Parts {
-    let naming = if api.sight.stopped.is_cancelled() { Naming::Draining } else { Naming::Up };
+    let naming = match api.switches.load().status() {
+        _ if api.sight.stopped.is_cancelled() => Naming::Draining,
+        NodeStatus::Up => Naming::Up,
+        status => Naming::Status(status.word()),
+    };
     let store = match api.cp.health() {
         StoreHealth::Ok => State::Up,
         StoreHealth::Failing { since, reason } => State::Failing { since, reason },
@@ -113,7 +126,7 @@ fn readings(api: &Api) -> Readings {
         connections_accepted: meters.connections.accepted(),
         ready: ready::judge(&parts).ready,
         sizes: Sizes::default(),
-        beats: Beat::ALL.map(|beat| (beat.label(), meters.beats.count(beat))),
+        beats: Effect::ALL.map(|effect| (effect.label(), meters.beats.count(effect))),
         expired_unhealthy: sweeps.unhealthy.load(Relaxed),
         expired_removed: sweeps.removed.load(Relaxed),
         store: StoreReadings { up: parts.store == State::Up, writes: jobs, commits, failures },

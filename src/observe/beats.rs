@@ -6,7 +6,7 @@ use super::sharded::Sharded;
 
 /// What a beat did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beat {
+pub enum Effect {
     /// Renewed an instance that was there.
     Renewed,
     /// Registered an instance that was missing.
@@ -15,7 +15,7 @@ pub enum Beat {
     Unknown,
 }
 
-impl Beat {
+impl Effect {
     /// All, in the order of their counters.
     pub const ALL: [Self; 3] = [Self::Renewed, Self::Registered, Self::Unknown];
 
@@ -32,7 +32,7 @@ impl Beat {
 
 /// Counters of beats.
 #[derive(Debug)]
-pub struct Beats(Sharded<[AtomicU64; Beat::ALL.len()]>);
+pub struct Beats(Sharded<[AtomicU64; Effect::ALL.len()]>);
 
 impl Default for Beats {
     fn default() -> Self {
@@ -42,13 +42,13 @@ impl Default for Beats {
 
 impl Beats {
     /// Counts one.
-    pub fn note(&self, beat: Beat) {
+    pub fn note(&self, beat: Effect) {
         self.0.own()[beat as usize].fetch_add(1, Relaxed);
     }
 
     /// How many did this so far.
     #[must_use]
-    pub fn count(&self, beat: Beat) -> u64 {
+    pub fn count(&self, beat: Effect) -> u64 {
         self.0.sum(|counts| counts[beat as usize].load(Relaxed))
     }
 }
@@ -60,9 +60,9 @@ mod tests {
     #[test]
     fn beats_count_by_what_they_did() {
         let beats = Beats::default();
-        beats.note(Beat::Renewed);
-        beats.note(Beat::Unknown);
-        beats.note(Beat::Unknown);
-        assert_eq!(Beat::ALL.map(|beat| beats.count(beat)), [1, 0, 2]);
+        beats.note(Effect::Renewed);
+        beats.note(Effect::Unknown);
+        beats.note(Effect::Unknown);
+        assert_eq!(Effect::ALL.map(|beat| beats.count(beat)), [1, 0, 2]);
     }
 }

@@ -173,12 +173,14 @@ impl Levels {
         let known = LEVELS.iter().find(|(word, _)| word.eq_ignore_ascii_case(level));
         let level = known.map(|(_, level)| *level).ok_or_else(|| LevelError::Level(shown(level)))?;
         let mut current = self.current.lock();
-        let targets = std::mem::take(&mut *current);
-        *current = targets.with_target(target, level);
-        // Fails only when nothing logs any more.
-        let _ = self.filter.reload(current.clone());
-        drop(current);
-        tracing::info!(logger = target, %level, "the level of a logger was changed");
+        let wanted = current.clone().with_target(target, level);
+        if *current != wanted {
+            // Fails only when nothing logs any more.
+            let _ = self.filter.reload(wanted.clone());
+            *current = wanted;
+            drop(current);
+            tracing::info!(logger = target, %level, "the level of a logger was changed");
+        }
         Ok(())
     }
 }
