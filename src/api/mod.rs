@@ -18,6 +18,7 @@ pub mod legacy;
 pub mod list;
 pub mod metadata_batch;
 pub mod node;
+pub mod observe;
 pub mod operator;
 pub mod params;
 pub mod push_state;
@@ -69,6 +70,8 @@ pub struct Api {
     pub own_address: Box<str>,
     /// What else the node knows of itself.
     pub node: node::Node,
+    /// What a person sees of the server.
+    pub sight: observe::Sight,
 }
 
 /// The namespace and the checked grouped name that a request is about.

@@ -163,6 +163,13 @@ pub fn respond(head: &mut Parts, outcome: Result<Reply, Refusal>) -> V1Response 
     finish(headers, status, media_type, body)
 }
 
+/// A JSON answer that is given more headers before it leaves.
+#[must_use]
+pub fn json_response(head: &Parts, value: &impl Serialize) -> V1Response {
+    let (status, media_type, body) = negotiated(head, V1Body::chunked(json::to_bytes(value)));
+    finish(HeaderMap::new(), status, media_type, body)
+}
+
 /// Status, media type and body of a JSON answer, or the refusal where the client takes no JSON.
 fn negotiated(head: &Parts, json: V1Body) -> (StatusCode, Option<HeaderValue>, V1Body) {
     match json_type(accept(head)) {
