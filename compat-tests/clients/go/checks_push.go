@@ -1,0 +1,143 @@
+package main
+
+// Subscriptions. Without push the SDK asks again after cacheMillis, 10 s for those who get pushes, 3 s for others. A
+// change is made right after a question and must be heard within 2 s, so only a push can have brought it.
+
+import (
+	"fmt"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/nacos-group/nacos-sdk-go/model"
+	"github.com/nacos-group/nacos-sdk-go/vo"
+)
+
+const pushLimit = 2 * time.Second
+
+// ear keeps what a subscription heard last: the ports with their metadata.
+type ear struct {
+	mutex sync.Mutex
+	calls int
+	last  []string
+	param *vo.SubscribeParam
+}
+
+func listen(w *world, service string) (*ear, error) {
+	e := &ear{}
+	e.param = &vo.SubscribeParam{ServiceName: service, SubscribeCallback: e.hear}
+	return e, w.sdk.Subscribe(e.param)
+}
+
+func (e *ear) hear(hosts []model.SubscribeService, _ error) {
+	heard := []string{}
+	for _, h := range hosts {
+		heard = append(heard, fmt.Sprintf("%d %v", h.Port, h.Metadata))
+	}
+	sort.Strings(heard)
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	e.calls++
+	e.last = heard
+}
+
+// hears wants the last thing heard to be so within the limit.
+func (e *ear) hears(limit time.Duration, wanted ...string) error {
+	return within(limit, append([]string{}, wanted...), func() ([]string, error) {
+		e.mutex.Lock()
+		defer e.mutex.Unlock()
+		return e.last, nil
+	})
+}
+
+func at(service string, port uint64) instance {
+	return instance{service: service, ip: loopback, port: port, metadata: map[string]string{}}
+}
+
+// subscribe: the first list is heard, and nothing any more after unsubscribing.
+func subscribe(w *world) error {
+	service := w.service("subscribe")
+	if err := w.other.register(at(service, 8001)); err != nil {
+		return err
+	}
+	e, err := listen(w, service)
+	if err != nil {
+		return err
+	}
+	if err := e.hears(pushLimit, "8001 map[]"); err != nil {
+		return err
+	}
+	if err := w.sdk.Unsubscribe(e.param); err != nil {
+		return err
+	}
+	calls := e.calls
+	if err := w.other.register(at(service, 8002)); err != nil {
+		return err
+	}
+	time.Sleep(pushLimit)
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	return expect(calls, e.calls)
+}
+
+func push(w *world) error {
+	service := w.service("push")
+	one, two := at(service, 8001), at(service, 8002)
+	if err := w.other.register(one); err != nil {
+		return err
+	}
+	e, err := listen(w, service)
+	if err != nil {
+		return err
+	}
+	changed := two
+	changed.metadata = map[string]string{"a": "b"}
+	return first(
+		func() error { return e.hears(pushLimit, "8001 map[]") },
+		func() error { return w.other.register(two) },
+		func() error { return e.hears(pushLimit, "8001 map[]", "8002 map[]") },
+		func() error { return w.other.register(changed) },
+		func() error { return e.hears(pushLimit, "8001 map[]", "8002 map[a:b]") },
+		func() error { return w.other.deregister(two) },
+		func() error { return e.hears(pushLimit, "8001 map[]") },
+	)
+}
+
+func pushEmpty(w *world) error {
+	service := w.service("push-empty")
+	if err := w.other.register(at(service, 8001)); err != nil {
+		return err
+	}
+	e, err := listen(w, service)
+	if err != nil {
+		return err
+	}
+	return first(
+		func() error { return e.hears(pushLimit, "8001 map[]") },
+		func() error { return w.other.deregister(at(service, 8001)) },
+		func() error { return e.hears(pushLimit) },
+	)
+}
+
+// pushLarge: 40 instances are far more than the SDK's buffer of 4,024 bytes holds, unless the packet is compressed.
+func pushLarge(w *world) error {
+	service := w.service("push-large")
+	wanted := []string{"8001 map[]"}
+	if err := w.other.register(at(service, 8001)); err != nil {
+		return err
+	}
+	e, err := listen(w, service)
+	if err != nil {
+		return err
+	}
+	if err := e.hears(pushLimit, wanted...); err != nil {
+		return err
+	}
+	for port := uint64(8002); port <= 8040; port++ {
+		if err := w.other.register(at(service, port)); err != nil {
+			return err
+		}
+		wanted = append(wanted, fmt.Sprintf("%d map[]", port))
+	}
+	return e.hears(pushLimit, wanted...)
+}

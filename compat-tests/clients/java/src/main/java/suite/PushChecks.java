@@ -1,0 +1,114 @@
+package suite;
+
+import static suite.Wrong.expect;
+import static suite.Wrong.within;
+import static suite.World.at;
+
+import com.alibaba.nacos.api.naming.listener.Event;
+import com.alibaba.nacos.api.naming.listener.EventListener;
+import com.alibaba.nacos.api.naming.listener.NamingEvent;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Subscriptions. The SDK asks again 1 s after subscribing and then every cacheMillis, 10 s for those who get pushes,
+ * 3 s for others. A change is made right after the second question and must be heard within 2 s, so only a push can
+ * have brought it.
+ */
+final class PushChecks {
+    private static final double PUSH_LIMIT_S = 2;
+    private static final long SECOND_QUESTION_MS = 1300;
+
+    static final Map<String, Suite.Check> CHECKS = new LinkedHashMap<>();
+
+    static {
+        CHECKS.put("subscribe", PushChecks::subscribe);
+        CHECKS.put("push", PushChecks::push);
+        CHECKS.put("push-empty", PushChecks::pushEmpty);
+        CHECKS.put("push-large", PushChecks::pushLarge);
+    }
+
+    private PushChecks() {}
+
+    /** Keeps what a subscription heard last: the ports with their metadata. */
+    private static final class Ear implements EventListener {
+        private int calls;
+        private List<String> last = List.of("nothing");
+
+        @Override
+        public synchronized void onEvent(Event event) {
+            calls++;
+            last = ((NamingEvent) event).getInstances().stream()
+                    .map(i -> i.getPort() + " " + i.getMetadata()).sorted().toList();
+        }
+
+        synchronized int calls() {
+            return calls;
+        }
+
+        synchronized List<String> last() {
+            return last;
+        }
+
+        void hears(String... wanted) throws Exception {
+            within(PUSH_LIMIT_S, List.of(wanted), this::last);
+        }
+    }
+
+    /** The first list is heard, and nothing any more after unsubscribing. */
+    private static void subscribe(World world) throws Exception {
+        String service = world.service("subscribe");
+        world.other.register(service, at(8001));
+        Ear ear = new Ear();
+        world.sdk.subscribe(service, ear);
+        ear.hears("8001 {}");
+        world.sdk.unsubscribe(service, ear);
+        int calls = ear.calls();
+        world.other.register(service, at(8002));
+        Thread.sleep((long) (PUSH_LIMIT_S * 1000));
+        expect(calls, ear.calls());
+    }
+
+    /** Subscribes to a service with one instance and waits for the second question. */
+    private static Ear listen(World world, String service) throws Exception {
+        world.other.register(service, at(8001));
+        Ear ear = new Ear();
+        long asked = System.nanoTime();
+        world.sdk.subscribe(service, ear);
+        ear.hears("8001 {}");
+        Thread.sleep(Math.max(0, SECOND_QUESTION_MS - (System.nanoTime() - asked) / 1_000_000));
+        return ear;
+    }
+
+    private static void push(World world) throws Exception {
+        String service = world.service("push");
+        Ear ear = listen(world, service);
+        world.other.register(service, at(8002));
+        ear.hears("8001 {}", "8002 {}");
+        world.other.register(service, World.instance(Other.IP, 8002, Map.of("a", "b")));
+        ear.hears("8001 {}", "8002 {a=b}");
+        world.other.deregister(service, at(8002));
+        ear.hears("8001 {}");
+    }
+
+    private static void pushEmpty(World world) throws Exception {
+        String service = world.service("push-empty");
+        Ear ear = listen(world, service);
+        world.other.deregister(service, at(8001));
+        ear.hears();
+    }
+
+    /** 40 instances are pushed compressed. */
+    private static void pushLarge(World world) throws Exception {
+        String service = world.service("push-large");
+        Ear ear = listen(world, service);
+        List<String> wanted = new ArrayList<>(List.of("8001 {}"));
+        for (int port = 8002; port <= 8040; port++) {
+            world.other.register(service, at(port));
+            wanted.add(port + " {}");
+        }
+        ear.hears(wanted.toArray(String[]::new));
+    }
+}
