@@ -1,1 +1,22 @@
 //! Nacre: a naming server that speaks the HTTP API of Nacos 1.x.
+//!
+//! The way of a request and the arrows between the modules are drawn in `src/README.md`.
+
+/// The v1 endpoints.
+pub mod api;
+/// Builds the parts, wires them, stops them.
+pub mod app;
+/// What knows nothing of Nacos.
+pub mod base;
+/// Command line: words in, exit code out.
+pub mod cli;
+/// Settings: typed values from file, environment and command line.
+pub mod config;
+/// Persistent data: what must survive a restart, durable before it is answered.
+pub mod cp;
+/// Who is alive.
+pub mod health;
+/// The naming model.
+pub mod model;
+/// The order of the layers.
+pub mod stack;

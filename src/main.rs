@@ -1,2 +1,11 @@
 //! Runs the command line and turns its result into an exit code.
-fn main() {}
+
+use std::process::ExitCode;
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    nacre::cli::run(nacre::app::run)
+}

@@ -1,1 +1,15 @@
-//! Layers.
+//! The tower layers of Nacre: what a v1 request passes before its endpoint.
+//!
+//! They know the envelope of the protocol (heads, parameters' carriers, agents, statuses), not its data: what a layer
+//! must know of the rest it asks a trait for. After [`collect`] a request is a [`Call`]: its head, its whole body and
+//! the facts of its route. Own layers never fail, they answer.
+
+mod body;
+mod call;
+pub mod collect;
+pub mod envelope;
+pub mod record;
+pub mod traffic_revise;
+
+pub use body::V1Body;
+pub use call::{Call, Facts, V1Response};

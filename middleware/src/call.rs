@@ -1,0 +1,41 @@
+//! What travels between the layers.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{Response, request::Parts};
+
+use crate::V1Body;
+
+/// An answer of a layer or an endpoint.
+pub type V1Response = Response<V1Body>;
+
+/// A request with its whole body and the facts of its route.
+#[derive(Debug)]
+pub struct Call<F> {
+    /// Method, target, headers.
+    pub head: Parts,
+    /// The whole body; empty where the route doesn't read one.
+    pub body: Bytes,
+    /// Who opened the connection.
+    pub peer: SocketAddr,
+    /// What the route table says about the request.
+    pub facts: F,
+}
+
+/// What the layers must know of a route; found from the head of a request alone.
+pub trait Facts: Copy + Send + 'static {
+    /// The answer carries the headers of the reference's controllers (`Vary`, `Content-Security-Policy`, CORS).
+    ///
+    /// Its answers to unknown entries under the naming path, and to paths outside the context path, don't.
+    fn is_dressed(&self) -> bool;
+
+    /// The route lies under the naming path, where preflights are always refused.
+    fn is_naming(&self) -> bool;
+
+    /// The endpoint reads the body.
+    fn reads_body(&self) -> bool;
+
+    /// Short name of the route for meters; one of a fixed set.
+    fn label(&self) -> &'static str;
+}

@@ -1,0 +1,60 @@
+//! The v1 endpoints, one file per URL segment, and what they share: parameters, replies, agents, the route table.
+//!
+//! An endpoint reads its parameters, calls one function and writes the answer.
+
+pub mod agent;
+pub mod instance;
+pub mod params;
+pub mod reply;
+pub mod routes;
+pub mod unrouted;
+
+use std::sync::Arc;
+
+use nacre_middleware::Call;
+
+use crate::{
+    base::clock::Clock,
+    model::{Registry, registry::Place, switches::Switches},
+};
+use params::Params;
+use reply::Refusal;
+
+/// A request on its way to an endpoint.
+pub type V1Call = Call<routes::Row>;
+
+/// What the endpoints work with.
+pub struct Api {
+    /// The time.
+    pub clock: Clock,
+    /// All services.
+    pub registry: Arc<Registry>,
+    /// The run-time switches.
+    pub switches: Arc<arc_swap::ArcSwap<Switches>>,
+}
+
+/// The namespace and the checked grouped name that a request is about.
+pub struct Named<'a> {
+    /// Namespace id.
+    pub namespace: std::borrow::Cow<'a, str>,
+    /// Grouped name.
+    pub name: std::borrow::Cow<'a, str>,
+}
+
+impl<'a> Named<'a> {
+    /// Reads both; the name must be there and of the form `group@@service`.
+    ///
+    /// # Errors
+    /// 400 where it isn't.
+    pub fn read(params: &'a Params<'_>) -> Result<Self, Refusal> {
+        let name = params.service_name()?;
+        crate::model::name::check_format(&name)?;
+        Ok(Self { namespace: params.namespace(), name })
+    }
+
+    /// The place in the registry.
+    #[must_use]
+    pub fn place(&self) -> Place<'_> {
+        Place { namespace: &self.namespace, name: &self.name }
+    }
+}

@@ -1,0 +1,270 @@
+//! What endpoints answer, and how it looks on the wire.
+//!
+//! The one place that turns successes and errors into v1 answers: status, media type by `Accept`, body.
+//! Source: Nacos 1.4.8 and its framework's content negotiation; compat files `http-headers`, `instance-http`.
+
+use std::{borrow::Cow, fmt};
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use nacre_middleware::{V1Body, V1Response};
+use serde::Serialize;
+
+use crate::{
+    base::json,
+    model::{metadata::MetadataError, name::NameError},
+};
+
+/// Why a request is not done. Its text is what clients see between `caused: ` and `;`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    status: StatusCode,
+    text: String,
+}
+
+impl Refusal {
+    /// 400: an argument is missing or malformed.
+    #[must_use]
+    pub fn illegal(text: impl fmt::Display) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, text: text.to_string() }
+    }
+
+    /// 500: the reference's answer to everything else, "not found" included.
+    #[must_use]
+    pub fn failed(text: impl fmt::Display) -> Self {
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, text: text.to_string() }
+    }
+
+    /// 503: not now.
+    #[must_use]
+    pub fn unavailable(text: impl fmt::Display) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, text: text.to_string() }
+    }
+
+    /// 400 for a parameter that must be there.
+    #[must_use]
+    pub fn missing(name: &str) -> Self {
+        Self::illegal(format_args!("Param '{name}' is required."))
+    }
+
+    /// 400 with the text of Java's number parsers.
+    #[must_use]
+    pub fn not_a_number(text: &str) -> Self {
+        Self::illegal(format_args!("For input string: \"{text}\""))
+    }
+
+    /// The text without its wrapping.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl From<NameError> for Refusal {
+    fn from(error: NameError) -> Self {
+        Self::illegal(error)
+    }
+}
+
+impl From<MetadataError> for Refusal {
+    fn from(error: MetadataError) -> Self {
+        Self::failed(error)
+    }
+}
+
+/// A good answer.
+#[derive(Debug)]
+pub enum Reply {
+    /// 200 with a text, whose media type follows `Accept`.
+    Text(Cow<'static, str>),
+    /// 200 with a JSON text.
+    Json(Bytes),
+    /// An answer that is like no other.
+    Whole(Box<V1Response>),
+}
+
+impl Reply {
+    /// The two bytes that writes are answered with.
+    pub const OK: Self = Self::Text(Cow::Borrowed("ok"));
+
+    /// 200 with `value` as JSON.
+    #[must_use]
+    pub fn json(value: &impl Serialize) -> Self {
+        Self::Json(json::to_bytes(value).into())
+    }
+
+    /// 200 with a JSON text that is always the same.
+    #[must_use]
+    pub fn fixed(json: &'static str) -> Self {
+        Self::Json(Bytes::from_static(json.as_bytes()))
+    }
+}
+
+/// The answer to a request with this head.
+#[must_use]
+pub fn respond(head: &Parts, outcome: Result<Reply, Refusal>) -> V1Response {
+    match outcome {
+        Ok(Reply::Text(text)) => text_response(head, StatusCode::OK, into_bytes(text)),
+        Ok(Reply::Json(json)) => json_response(head, json),
+        Ok(Reply::Whole(response)) => *response,
+        Err(Refusal { status, text }) => text_response(head, status, format!("caused: {text};").into()),
+    }
+}
+
+fn into_bytes(text: Cow<'static, str>) -> Bytes {
+    match text {
+        Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+        Cow::Owned(text) => text.into(),
+    }
+}
+
+/// A text with the media type that the client asks for.
+#[must_use]
+pub fn text_response(head: &Parts, status: StatusCode, text: Bytes) -> V1Response {
+    match text_type(accept(head)) {
+        Some(media_type) => typed_response(status, media_type, V1Body::sized(text)),
+        None => empty(StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+fn json_response(head: &Parts, json: Bytes) -> V1Response {
+    match json_type(accept(head)) {
+        JsonType::Is(media_type) => typed_response(StatusCode::OK, media_type, V1Body::chunked(json)),
+        JsonType::Unacceptable => {
+            let text = "caused: Could not find acceptable representation;";
+            text_response(head, StatusCode::INTERNAL_SERVER_ERROR, Bytes::from_static(text.as_bytes()))
+        }
+    }
+}
+
+/// An answer with this media type.
+#[must_use]
+pub fn typed_response(status: StatusCode, media_type: HeaderValue, body: V1Body) -> V1Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+    response
+}
+
+/// An answer without body and media type.
+#[must_use]
+pub fn empty(status: StatusCode) -> V1Response {
+    let mut response = Response::new(V1Body::default());
+    *response.status_mut() = status;
+    response
+}
+
+fn accept(head: &Parts) -> &[u8] {
+    head.headers.get(header::ACCEPT).map(HeaderValue::as_bytes).unwrap_or_default()
+}
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain;charset=UTF-8");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// The media type of a text: plain, or the first concrete type that the client likes best; nothing where `Accept`
+/// can't be read.
+fn text_type(accept: &[u8]) -> Option<HeaderValue> {
+    if accept.is_empty() || accept == b"*/*" {
+        return Some(TEXT);
+    }
+    let ranges = ranges(accept)?;
+    for range in ranges {
+        match range.essence {
+            "*/*" | "*" | "text/*" | "text/plain" => return Some(TEXT),
+            "application/json" | "application/*" => return Some(JSON),
+            essence if essence.ends_with("/*") => {}
+            essence => return HeaderValue::from_str(&format!("{essence};charset=UTF-8")).ok(),
+        }
+    }
+    Some(TEXT)
+}
+
+enum JsonType {
+    Is(HeaderValue),
+    Unacceptable,
+}
+
+/// The media type of a JSON answer, or whether the client takes none.
+fn json_type(accept: &[u8]) -> JsonType {
+    // `*/*` stands in nearly every `Accept` that clients send.
+    if accept.is_empty() || accept == b"*/*" {
+        return JsonType::Is(JSON);
+    }
+    let Some(ranges) = ranges(accept) else { return JsonType::Unacceptable };
+    for range in ranges {
+        match range.essence {
+            "*/*" | "*" | "application/*" | "application/*+json" => return JsonType::Is(JSON),
+            "application/json" if range.parameters.is_empty() => return JsonType::Is(JSON),
+            "application/json" => {
+                let text = format!("application/json;{}", range.parameters);
+                return JsonType::Is(HeaderValue::from_str(&text).unwrap_or(JSON));
+            }
+            _ => {}
+        }
+    }
+    JsonType::Unacceptable
+}
+
+/// One entry of `Accept`.
+struct Range<'a> {
+    essence: &'a str,
+    /// What follows the essence, without `q`.
+    parameters: &'a str,
+    quality: u16,
+}
+
+/// The entries of `Accept`, best first; nothing where one of them isn't a media type.
+fn ranges(accept: &[u8]) -> Option<smallvec::SmallVec<[Range<'_>; 6]>> {
+    let accept = std::str::from_utf8(accept).ok()?;
+    let mut ranges = smallvec::SmallVec::<[Range<'_>; 6]>::new();
+    for entry in accept.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        let (essence, parameters) = entry.split_once(';').unwrap_or((entry, ""));
+        let (essence, parameters) = (essence.trim(), parameters.trim());
+        let is_type = essence == "*" || essence.split_once('/').is_some_and(|(kind, sub)| !kind.is_empty() && !sub.is_empty());
+        if !is_type {
+            return None;
+        }
+        let quality = parameters.split(';').find_map(|parameter| parameter.trim().strip_prefix("q="));
+        let parameters = if quality.is_some() { "" } else { parameters };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
+        let quality = quality
+            .and_then(|quality| quality.trim().parse::<f32>().ok())
+            .map_or(1000, |quality| (quality.clamp(0.0, 1.0) * 1000.0) as u16);
+        ranges.push(Range { essence, parameters, quality });
+    }
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.quality));
+    Some(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_as(accept: &str) -> String {
+        text_type(accept.as_bytes()).map_or("none".into(), |value| value.to_str().unwrap().to_string())
+    }
+
+    fn json_as(accept: &str) -> String {
+        match json_type(accept.as_bytes()) {
+            JsonType::Is(value) => value.to_str().unwrap().to_string(),
+            JsonType::Unacceptable => "unacceptable".into(),
+        }
+    }
+
+    #[test]
+    fn the_type_of_a_text_follows_accept() {
+        assert_eq!(text_as(""), "text/plain;charset=UTF-8");
+        assert_eq!(text_as("*/*"), "text/plain;charset=UTF-8");
+        assert_eq!(text_as("application/json"), "application/json");
+        assert_eq!(text_as("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"), "text/html;charset=UTF-8");
+        assert_eq!(text_as("image/png"), "image/png;charset=UTF-8");
+        assert_eq!(text_as("nonsense"), "none");
+    }
+
+    #[test]
+    fn json_is_json_or_unacceptable() {
+        assert_eq!(json_as("text/html, image/gif, image/jpeg, */*; q=0.2"), "application/json");
+        assert_eq!(json_as("application/json;charset=UTF-8"), "application/json;charset=UTF-8");
+        assert_eq!(json_as("text/plain"), "unacceptable");
+    }
+}

@@ -1,0 +1,311 @@
+//! THE route table: what each (method, path) is, known from the head of a request alone.
+//!
+//! Everything that must know a route's facts before its endpoint runs reads the row. Paths are exact; one trailing
+//! slash and escaped letters make no difference. Source: Nacos 1.4.8, its controllers' mappings and the filters before
+//! them; compat files `http-routing`, `instance-http`, `legacy`.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, Method, Request, Version, header};
+use nacre_middleware::Facts;
+
+use super::{
+    Api, V1Call, instance,
+    reply::{Refusal, Reply},
+    unrouted,
+};
+
+/// What an endpoint gives back.
+pub type Outcome = Result<Reply, Refusal>;
+
+/// An answer, at once or after something has become durable.
+pub enum Pending {
+    /// At once.
+    Done(Reply),
+    /// When this is ready.
+    Later(BoxFuture<'static, Outcome>),
+}
+
+/// The function behind a route.
+#[derive(Clone, Copy)]
+pub enum Handler {
+    /// Answers at once.
+    Now(fn(&Api, &V1Call) -> Outcome),
+    /// May have to wait for the store.
+    Stores(fn(&Api, &V1Call) -> Result<Pending, Refusal>),
+}
+
+/// Where a path lies, which decides how unknown ones and wrong methods are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area {
+    /// Under `/v1/ns` of the context path.
+    Naming,
+    /// Elsewhere under the context path.
+    Context,
+    /// Outside the context path.
+    Outside,
+}
+
+/// A row of the table.
+pub struct Route {
+    /// Method.
+    pub method: Method,
+    /// Path behind the context path (for [`Area::Outside`]: the whole path).
+    pub path: &'static str,
+    /// Where the path lies.
+    pub area: Area,
+    /// Carries the headers of a controller's answer.
+    pub dressed: bool,
+    /// The endpoint.
+    pub handler: Handler,
+}
+
+/// A row of the table, as it travels with a request.
+#[derive(Clone, Copy)]
+pub struct Row(pub &'static Route);
+
+impl std::ops::Deref for Row {
+    type Target = Route;
+
+    fn deref(&self) -> &Route {
+        self.0
+    }
+}
+
+impl Facts for Row {
+    fn is_dressed(&self) -> bool {
+        self.0.dressed
+    }
+
+    fn is_naming(&self) -> bool {
+        self.0.area == Area::Naming
+    }
+
+    fn reads_body(&self) -> bool {
+        // Only few GET entries do; for the others a body on a GET would be read in vain.
+        self.method != Method::GET || self.path == "/v1/ns/distro/datum"
+    }
+
+    fn label(&self) -> &'static str {
+        self.0.path
+    }
+}
+
+const fn naming(method: Method, path: &'static str, handler: Handler) -> Route {
+    Route { method, path, area: Area::Naming, dressed: true, handler }
+}
+
+const fn context(method: Method, path: &'static str, handler: Handler) -> Route {
+    Route { method, path, area: Area::Context, dressed: true, handler }
+}
+
+use Handler::{Now, Stores};
+
+/// Every endpoint. `/v1/ns/ops/...` is served as `/v1/ns/operator/...`, `/v1/ns/api/...` as `/v1/ns/instance/...`.
+static ROUTES: &[Route] = &[
+    naming(Method::POST, "/v1/ns/instance", Stores(instance::register)),
+    naming(Method::DELETE, "/v1/ns/instance", Stores(instance::deregister)),
+    naming(Method::PUT, "/v1/ns/instance", Stores(instance::update)),
+    naming(Method::GET, "/v1/ns/instance", Now(instance::detail)),
+    naming(Method::GET, "/v1/ns/instance/list", Now(instance::list)),
+    naming(Method::PUT, "/v1/ns/instance/beat", Now(instance::beat)),
+    context(Method::GET, "/index.html", Now(unrouted::page)),
+];
+
+/// The same endpoint under an older prefix.
+const ALIASES: [(&str, &str); 2] = [("/v1/ns/operator/", "/v1/ns/ops/"), ("/v1/ns/instance", "/v1/ns/api")];
+
+/// Rows for what is no endpoint.
+mod special {
+    use super::{Area, Handler::Now, Method, Route, unrouted};
+
+    const fn row(area: Area, path: &'static str, dressed: bool, handler: super::Handler) -> Route {
+        // The method is of no account here; GET leaves bodies unread.
+        Route { method: Method::GET, path, area, dressed, handler }
+    }
+
+    pub static NAMING: Route = row(Area::Naming, "unknown", false, Now(unrouted::no_such_api));
+    pub static CONTEXT: Route = row(Area::Context, "unknown", true, Now(unrouted::not_found));
+    pub static OUTSIDE: Route = row(Area::Outside, "unknown", false, Now(unrouted::outside));
+    pub static METHOD: Route = row(Area::Context, "wrong-method", true, Now(unrouted::wrong_method));
+    pub static ROOT: Route = row(Area::Context, "root", true, Now(unrouted::root));
+    pub static MALICIOUS: Route = row(Area::Context, "refused-path", false, Now(unrouted::refused_path));
+    pub static BAD_REQUEST: Route = row(Area::Outside, "bad-request", false, Now(unrouted::bad_request));
+    pub static EXPECTATION: Route = row(Area::Outside, "bad-request", false, Now(unrouted::expectation));
+    pub static TRACE: Route = row(Area::Outside, "wrong-method", false, Now(unrouted::trace));
+    pub static STRANGE: Route = row(Area::Outside, "wrong-method", false, Now(unrouted::strange_method));
+}
+
+/// The table with the context path in front, for looking up.
+pub struct Table {
+    context: Box<str>,
+    rows: HashMap<Box<str>, Vec<&'static Route>>,
+}
+
+impl Table {
+    /// The table under this context path (`/nacos`, or empty for none).
+    #[must_use]
+    pub fn new(context: &str) -> Self {
+        let mut rows: HashMap<Box<str>, Vec<&'static Route>> = HashMap::new();
+        for route in ROUTES {
+            let prefix = if route.area == Area::Outside { "" } else { context };
+            let mut add = |path: String| rows.entry(path.into()).or_default().push(route);
+            add([prefix, route.path].concat());
+            for (own, alias) in ALIASES {
+                if let Some(rest) = route.path.strip_prefix(own) {
+                    add([prefix, alias, rest].concat());
+                }
+            }
+        }
+        Self { context: context.into(), rows }
+    }
+
+    /// The row of a request.
+    #[must_use]
+    pub fn find<B>(&self, request: &Request<B>) -> Row {
+        Row(self.find_route(request))
+    }
+
+    fn find_route<B>(&self, request: &Request<B>) -> &'static Route {
+        if let Some(refused) = refused_head(request) {
+            return refused;
+        }
+        let path = request.uri().path();
+        match self.rows.get(path) {
+            Some(rows) => self.of_method(rows, request.method(), path),
+            None => self.find_unusual(request.method(), path),
+        }
+    }
+
+    fn of_method(&self, rows: &[&'static Route], method: &Method, path: &str) -> &'static Route {
+        if let Some(route) = rows.iter().find(|route| route.method == *method) {
+            return route;
+        }
+        match self.area(path) {
+            Area::Naming => &special::NAMING,
+            _ if *method == Method::HEAD => rows.iter().find(|route| route.method == Method::GET).unwrap_or(&&special::METHOD),
+            Area::Context if *method == Method::OPTIONS => &special::CONTEXT,
+            Area::Context => &special::METHOD,
+            Area::Outside => &special::OUTSIDE,
+        }
+    }
+
+    /// Paths that aren't in the table as they stand.
+    fn find_unusual(&self, method: &Method, path: &str) -> &'static Route {
+        if let Some(refused) = refused_path(path) {
+            return refused;
+        }
+        let decoded: Cow<'_, str> = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+        if *decoded == *self.context {
+            return &special::ROOT;
+        }
+        let trimmed = decoded.strip_suffix('/').unwrap_or(&decoded);
+        if let Some(rows) = self.rows.get(trimmed) {
+            return self.of_method(rows, method, &decoded);
+        }
+        match self.area(&decoded) {
+            Area::Naming => &special::NAMING,
+            Area::Context => &special::CONTEXT,
+            Area::Outside => &special::OUTSIDE,
+        }
+    }
+
+    fn area(&self, path: &str) -> Area {
+        let below = |path: &'_ str, prefix: &str| {
+            path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        match path.strip_prefix(&*self.context) {
+            Some(rest) if below(rest, "/v1/ns") => Area::Naming,
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => Area::Context,
+            _ => Area::Outside,
+        }
+    }
+}
+
+/// Heads that the container refuses before it looks at the path.
+fn refused_head<B>(request: &Request<B>) -> Option<&'static Route> {
+    let headers = request.headers();
+    if !host_is_right(request) {
+        return Some(&special::BAD_REQUEST);
+    }
+    if let Some(expected) = headers.get(header::EXPECT)
+        && !expected.as_bytes().eq_ignore_ascii_case(b"100-continue")
+    {
+        return Some(&special::EXPECTATION);
+    }
+    match *request.method() {
+        Method::GET | Method::PUT | Method::POST | Method::DELETE | Method::PATCH | Method::HEAD | Method::OPTIONS => None,
+        Method::TRACE => Some(&special::TRACE),
+        _ => Some(&special::STRANGE),
+    }
+}
+
+/// One `Host` (HTTP/1.1 must have it) that is an authority, and the same as an absolute target's.
+fn host_is_right<B>(request: &Request<B>) -> bool {
+    let headers: &HeaderMap = request.headers();
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let Some(host) = hosts.next() else { return request.version() < Version::HTTP_11 };
+    if hosts.next().is_some() {
+        return false;
+    }
+    let host = host.as_bytes();
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]%~!$&'()*+,;=".contains(byte);
+    if !host.iter().all(allowed) {
+        return false;
+    }
+    match request.uri().authority() {
+        Some(authority) => authority.as_str().as_bytes().eq_ignore_ascii_case(host),
+        None => true,
+    }
+}
+
+/// Paths that a filter of the reference refuses: 500, or 400 from its container.
+fn refused_path(path: &str) -> Option<&'static Route> {
+    let escaped = |escape: &str| memchr::memmem::find(path.to_ascii_lowercase().as_bytes(), escape.as_bytes()).is_some();
+    if path.contains('%') && (escaped("%2f") || escaped("%5c") || escaped("%00")) {
+        return Some(&special::BAD_REQUEST);
+    }
+    let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+    let dots = decoded.split('/').any(|segment| segment == "." || segment == "..");
+    (decoded.contains("//") || decoded.contains(';') || dots).then_some(&special::MALICIOUS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(method: &str, path: &str) -> &'static str {
+        let request = Request::builder().method(method).uri(path).header("host", "a").body(()).unwrap();
+        Table::new("/nacos").find(&request).path
+    }
+
+    #[test]
+    fn a_route_is_found_by_method_and_path() {
+        assert_eq!(label("GET", "/nacos/v1/ns/instance/list?serviceName=a"), "/v1/ns/instance/list");
+        assert_eq!(label("GET", "/nacos/v1/ns/instance/list/"), "/v1/ns/instance/list");
+        assert_eq!(label("GET", "/nacos/v1/ns/instance/%6cist"), "/v1/ns/instance/list");
+        assert_eq!(label("GET", "/nacos/v1/ns/api/list"), "/v1/ns/instance/list");
+        assert_eq!(label("POST", "/nacos/v1/ns/instance/list"), "unknown");
+        assert_eq!(label("HEAD", "/nacos/v1/ns/instance/list"), "unknown");
+        assert_eq!(label("GET", "/nacos/v1/ns/Instance/list"), "unknown");
+    }
+
+    #[test]
+    fn odd_paths_are_refused() {
+        for path in ["/nacos//v1/ns", "/nacos/v1/ns/instance;x=1/list", "/nacos/./v1", "/nacos/v1/../v1"] {
+            assert_eq!(label("GET", path), "refused-path", "{path}");
+        }
+        assert_eq!(label("GET", "/nacos/v1/ns/service%2Flist"), "bad-request");
+    }
+
+    #[test]
+    fn no_row_stands_twice() {
+        let table = Table::new("/nacos");
+        for (path, rows) in &table.rows {
+            for row in rows {
+                assert_eq!(rows.iter().filter(|other| other.method == row.method).count(), 1, "{path}");
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Numbers, hashes and orders as Java has them, wherever the v1 wire shows them.
+//!
+//! Pure. Source: the Java platform's documented `String.hashCode`, `Double.toString`, `Double.parseDouble`,
+//! `Integer.parseInt` and the iteration order of `HashMap`; vectors in `compat-tests/wire`.
+
+use std::fmt::Write as _;
+
+/// `String.hashCode`: over UTF-16 units, wrapping at 32 bits.
+#[must_use]
+pub fn hash(text: &str) -> i32 {
+    text.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
+}
+
+/// The order in which a `HashMap` that was filled with `names` one after the other gives them back.
+///
+/// The table has 16 buckets and doubles when it is more than three quarters full; names of one bucket keep
+/// their order of arrival.
+pub fn hash_map_order<T>(names: &mut [T], text: impl Fn(&T) -> &str) {
+    let mut buckets = 16_usize;
+    while names.len() > buckets / 4 * 3 {
+        buckets *= 2;
+    }
+    names.sort_by_key(|name| {
+        let hash = hash(text(name)).cast_unsigned();
+        (hash ^ (hash >> 16)) as usize & (buckets - 1)
+    });
+}
+
+/// Appends `value` as `Double.toString` spells it: `1.0`, `0.01`, `1.0E7`, `NaN`, `-0.0`.
+pub fn push_double(out: &mut String, value: f64) {
+    push_shortest(out, value, || format!("{value:e}"));
+}
+
+/// Appends `value` as `Float.toString` spells it.
+pub fn push_float(out: &mut String, value: f32) {
+    push_shortest(out, f64::from(value), || format!("{value:e}"));
+}
+
+/// `Double.toString`.
+#[must_use]
+pub fn double_text(value: f64) -> String {
+    let mut out = String::new();
+    push_double(&mut out, value);
+    out
+}
+
+/// `Float.toString`.
+#[must_use]
+pub fn float_text(value: f32) -> String {
+    let mut out = String::new();
+    push_float(&mut out, value);
+    out
+}
+
+/// Writes the shortest digits (given by `scientific` as Rust's `{:e}`) in Java's layout: plain for
+/// 10^-3 <= |x| < 10^7, else with an exponent; always at least one digit behind the point.
+fn push_shortest(out: &mut String, value: f64, scientific: impl Fn() -> String) {
+    if value.is_nan() {
+        return out.push_str("NaN");
+    }
+    if value.is_sign_negative() {
+        out.push('-');
+    }
+    let magnitude = value.abs();
+    if magnitude.is_infinite() {
+        return out.push_str("Infinity");
+    }
+    // The weights that nearly every instance has.
+    if magnitude < 1e7 && magnitude.fract() == 0.0 {
+        let _ = write!(out, "{magnitude:.1}");
+        return;
+    }
+    let text = scientific();
+    let (digits, exponent) = text.trim_start_matches('-').split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
+    if !(-3..7).contains(&exponent) {
+        let (first, rest) = digits.split_at(1);
+        let _ = write!(out, "{first}.{}E{exponent}", if rest.is_empty() { "0" } else { rest });
+    } else if exponent < 0 {
+        let _ = write!(out, "0.{}{digits}", "0".repeat(exponent.unsigned_abs() as usize - 1));
+    } else {
+        let point = exponent.unsigned_abs() as usize + 1;
+        if digits.len() <= point {
+            let _ = write!(out, "{digits}{}.0", "0".repeat(point - digits.len()));
+        } else {
+            let _ = write!(out, "{}.{}", &digits[..point], &digits[point..]);
+        }
+    }
+}
+
+/// `Integer.parseInt` of a text that was trimmed before: an optional sign and decimal digits.
+#[must_use]
+pub fn parse_int(text: &str) -> Option<i32> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+/// `Long.parseLong`.
+#[must_use]
+pub fn parse_long(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+/// `Double.parseDouble`: blanks around it, a type suffix (`1d`, `0.5F`), hexadecimal forms (`0x1p3`), `NaN` and
+/// `Infinity` are all numbers; Rust's own extra words (`inf`, `nan`) are not.
+#[must_use]
+pub fn parse_double(text: &str) -> Option<f64> {
+    let text = text.trim_matches(|letter: char| letter <= ' ');
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let negative = text.starts_with('-');
+    let magnitude = match unsigned {
+        "NaN" => return Some(f64::NAN),
+        "Infinity" => f64::INFINITY,
+        _ => {
+            let hexadecimal = unsigned.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("0x"));
+            if hexadecimal {
+                parse_hexadecimal(&unsigned[2..])?
+            } else {
+                parse_decimal(unsigned)?
+            }
+        }
+    };
+    Some(if negative { -magnitude } else { magnitude })
+}
+
+/// `Float.parseFloat`, with the forms of [`parse_double`].
+#[must_use]
+pub fn parse_float(text: &str) -> Option<f32> {
+    let trimmed = text.trim_matches(|letter: char| letter <= ' ');
+    let number = trimmed.strip_suffix(['f', 'F', 'd', 'D']).unwrap_or(trimmed);
+    let plain = !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-' | b'e' | b'E'));
+    if plain {
+        // Straight to 32 bits: by way of 64 the last digit may be rounded twice.
+        return number.parse().ok();
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "Java narrows to the nearest float as well")]
+    parse_double(text).map(|value| value as f32)
+}
+
+fn parse_decimal(text: &str) -> Option<f64> {
+    let number = text.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(text);
+    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-'));
+    if plain && number.bytes().any(|byte| byte.is_ascii_digit()) { number.parse().ok() } else { None }
+}
+
+/// The part behind `0x` of a hexadecimal float: digits with at most one point, then `p` and a decimal exponent.
+fn parse_hexadecimal(text: &str) -> Option<f64> {
+    let text = text.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(text);
+    let (mantissa, exponent) = text.split_once(['p', 'P'])?;
+    let exponent = parse_int(exponent)?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    let mut value = 0.0_f64;
+    for letter in whole.chars().chain(fraction.chars()) {
+        value = value * 16.0 + f64::from(letter.to_digit(16)?);
+    }
+    let shift = exponent.saturating_sub(i32::try_from(fraction.len()).ok()?.saturating_mul(4));
+    Some(value * 2.0_f64.powi(shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_like_java() {
+        assert_eq!(hash(""), 0);
+        assert_eq!(hash("nacos"), 104_575_732);
+        assert_eq!(hash("polygenelubricants"), i32::MIN);
+        assert_eq!(hash("\u{1F600}"), 1_772_899);
+    }
+
+    #[test]
+    fn doubles_are_spelled_like_java() {
+        for (value, text) in [
+            (1.0, "1.0"),
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (0.01, "0.01"),
+            (10_000.0, "10000.0"),
+            (0.001, "0.001"),
+            (0.000_1, "1.0E-4"),
+            (1e7, "1.0E7"),
+            (9_999_999.0, "9999999.0"),
+            (12_345.678, "12345.678"),
+            (1.5e-7, "1.5E-7"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ] {
+            assert_eq!(double_text(value), text);
+        }
+        assert_eq!(float_text(0.8), "0.8");
+        assert_eq!(float_text(0.123_456_79), "0.12345679");
+    }
+
+    #[test]
+    fn numbers_are_read_like_java() {
+        assert_eq!(parse_double("1e2"), Some(100.0));
+        assert_eq!(parse_double("1d"), Some(1.0));
+        assert_eq!(parse_double(" .5 "), Some(0.5));
+        assert_eq!(parse_double("0x1p3"), Some(8.0));
+        assert_eq!(parse_double("-0x1.8p1"), Some(-3.0));
+        assert!(parse_double("NaN").is_some_and(f64::is_nan));
+        for wrong in ["", "abc", "inf", "nan", "1_0", "0x", "0xg", "1e", "--1", "d"] {
+            assert_eq!(parse_double(wrong), None, "{wrong}");
+        }
+        assert_eq!(parse_float("0.12345678901"), Some(0.123_456_79));
+        assert_eq!(parse_float("0.5F"), Some(0.5));
+        assert_eq!(parse_int("+80"), Some(80));
+        assert_eq!(parse_int("080"), Some(80));
+        assert_eq!(parse_int("2147483648"), None);
+        assert_eq!(parse_int("8 0"), None);
+    }
+
+    #[test]
+    fn names_come_back_in_the_order_of_a_hash_map() {
+        let mut names = ["DEFAULT", "A", "B", "zone-1"];
+        hash_map_order(&mut names, |name| name);
+        assert_eq!(names, ["zone-1", "A", "B", "DEFAULT"]);
+    }
+}

@@ -1,0 +1,5 @@
+//! What knows nothing of Nacos: numbers and hashes as Java spells them, JSON as Jackson writes it, time.
+
+pub mod clock;
+pub mod java;
+pub mod json;

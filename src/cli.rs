@@ -1,0 +1,138 @@
+//! The command line: reads the words, loads the settings, hands over to the command.
+
+use std::{collections::BTreeMap, env, io, io::Write as _, path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{self, Loaded, SettingError, Sources};
+
+/// A naming server that speaks the HTTP API of Nacos 1.x.
+///
+/// Without a command it serves.
+#[derive(Debug, Parser)]
+#[command(name = "nacre", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve until SIGTERM or SIGINT.
+    ///
+    /// Writes "ready http://ADDRESS:PORT/nacos" to stdout once it answers. A setting that can't be
+    /// taken, an occupied port or an unreadable data folder ends it at once with exit code 1 and the
+    /// reason on stderr.
+    Serve(ServeArgs),
+}
+
+#[derive(Args, Clone, Debug, Default)]
+struct ServeArgs {
+    /// Settings file (Java properties).
+    ///
+    /// Without it: DATA/conf/application.properties, else ./conf/application.properties, else the
+    /// built-in defaults. Environment variables win over the file, --set over both.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Folder of cluster.conf.
+    ///
+    /// Without it: the folder of the settings file that was read, else DATA/conf.
+    #[arg(long, value_name = "DIR")]
+    config_dir: Option<PathBuf>,
+
+    /// Folder of the store and of generated secrets; made when it doesn't exist [default: ./data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Give one key of the settings file a value; may be repeated.
+    ///
+    /// Example: --set server.port=0 takes any free port.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+/// Runs the command that the process was called with; `serve` does the serving.
+///
+/// Prints every setting that can't be taken to stderr and gives exit code 1 for them; 2 for words
+/// that the command line doesn't know.
+pub fn run(serve: impl FnOnce(Loaded) -> ExitCode) -> ExitCode {
+    let cli = Cli::parse();
+    let arguments = match cli.command {
+        Some(Command::Serve(arguments)) => arguments,
+        None => cli.serve,
+    };
+    match config::load(&arguments.sources(environment()), &config::read_file) {
+        Ok(loaded) => serve(loaded),
+        Err(errors) => {
+            // If nobody reads stderr, the exit code still tells.
+            let _ = io::stderr().write_all(refusal(&errors).as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl ServeArgs {
+    fn sources(self, environment: BTreeMap<String, String>) -> Sources {
+        let Self { config, config_dir, data, set } = self;
+        Sources { config, config_dir, data, set, environment }
+    }
+}
+
+/// Variables that aren't UTF-8 name no setting of ours.
+fn environment() -> BTreeMap<String, String> {
+    env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+fn refusal(errors: &[SettingError]) -> String {
+    let count = match errors.len() {
+        1 => "a setting is wrong".to_owned(),
+        count => format!("{count} settings are wrong"),
+    };
+    let lines: String = errors.iter().map(|error| format!("  {error}\n")).collect();
+    format!("nacre doesn't start, {count}:\n{lines}")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(words: &[&str]) -> ServeArgs {
+        let cli = Cli::try_parse_from(["nacre"].iter().chain(words)).expect("known words");
+        match cli.command {
+            Some(Command::Serve(arguments)) => arguments,
+            None => cli.serve,
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn serve_may_be_left_out() {
+        for words in [
+            &["--data", "x", "--set", "a=b", "--set", "c=d=e"][..],
+            &["serve", "--data", "x", "--set", "a=b", "--set", "c=d=e"][..],
+        ] {
+            let arguments = parse(words);
+            assert_eq!(arguments.data, Some(PathBuf::from("x")));
+            assert_eq!(arguments.set, ["a=b", "c=d=e"]);
+        }
+        assert_eq!(parse(&[]).config, None);
+    }
+
+    #[test]
+    fn an_unknown_word_is_refused() {
+        assert!(Cli::try_parse_from(["nacre", "serv"]).is_err());
+        assert!(Cli::try_parse_from(["nacre", "--port", "1"]).is_err());
+    }
+}

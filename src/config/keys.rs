@@ -1,0 +1,335 @@
+//! THE table of keys: what the server does with each key that a 1.x installation or Nacre knows.
+//!
+//! Rows are applied from top to bottom, so where two keys mean the same the lower one wins.
+//! Source: Nacos 1.4.8, its shipped settings and start script; names of 2.x where they say what 1.x can't.
+
+use std::path::Path;
+
+use super::{
+    settings::Settings,
+    values::{self as read, Reason, put, put_some},
+};
+
+/// One row: a key, a list `key` (also `key[0]`, `key[1]` ...), or all keys under `prefix.*`.
+pub(super) struct Key {
+    pub name: &'static str,
+    pub treatment: Treatment,
+}
+
+/// What a key does here.
+pub(super) enum Treatment {
+    /// Has its meaning; the function reads the value into the settings.
+    Honour(fn(&mut Settings, &str) -> Result<(), Reason>),
+    /// The same for a list key.
+    HonourList(fn(&mut Settings, &[String]) -> Result<(), Reason>),
+    /// Has no effect here, and nothing is lost by it.
+    Accept,
+    /// Has no effect here; if the value is so, the operator must know (text: what doesn't happen).
+    WarnIf(fn(&str) -> bool, &'static str),
+    /// If the value is so, the server doesn't start (text: reason and cure); else accepted.
+    RefuseIf(fn(&str) -> bool, &'static str),
+}
+
+use Treatment::{Accept, HonourList, RefuseIf, WarnIf};
+
+const fn honour(name: &'static str, apply: fn(&mut Settings, &str) -> Result<(), Reason>) -> Key {
+    Key { name, treatment: Treatment::Honour(apply) }
+}
+
+const fn key(name: &'static str, treatment: Treatment) -> Key {
+    Key { name, treatment }
+}
+
+const NO_DATABASE: &str = "no database is used; namespaces and users that are stored there aren't read";
+const NO_METRICS_PUSH: &str = "metrics aren't pushed; let the collector read /metrics";
+const NO_ADDRESS_SERVER: &str = "no address server is asked; this version serves alone";
+const FILE_BY_OPTION: &str = "no file is read by this key; name it with --config FILE";
+const NO_AUTH: &str = "this version can't check passwords, so everybody could read and write; \
+    set it to false and keep the port closed to strangers, or stay with a server that can";
+const NO_TLS: &str = "this version can't serve HTTPS, and plain HTTP in its place would betray the clients; \
+    set it to false and put a TLS proxy before the server";
+const NO_CONFIG_CENTRE: &str = "this is a naming server without a config centre; \
+    use naming or all here, and another server for the configurations";
+
+/// All keys. Order within a block: the reference's names, then those of 2.x, then ours.
+pub(super) static KEYS: &[Key] = &[
+    // Folders. `--data` wins over `nacos.home`.
+    honour("nacos.home", |s, v| {
+        s.data_dir = Path::new(v).join("data");
+        Ok(())
+    }),
+    // Membership, see `mode`.
+    honour("nacos.standalone", |s, v| put_some(&mut s.membership.standalone, read::switch(v))),
+    honour("nacos.core.member.lookup.type", |s, v| put(&mut s.membership.lookup, Ok(read::member_lookup(v)))),
+    honour("nacos.member.list", |s, v| put(&mut s.membership.member_list, Ok(read::members(v)))),
+    key("address.server.domain", WarnIf(any, NO_ADDRESS_SERVER)),
+    key("address.server.*", Accept),
+    key("maxHealthCheckFailCount", Accept),
+    key("nacos.core.address-server.retry", Accept),
+    key("nacos.core.member.*", Accept),
+    key("nacos.core.notify.*", Accept),
+    key("nacos.core.protocol.*", Accept),
+    key("nacos.core.snowflake.worker-id", Accept),
+    key("nacos.core.monitor.*", Accept),
+    key("nacos.member-change-event.queue.size", Accept),
+    key("nacos.watch-file.max-dirs", Accept),
+    key("nacos.remote.server.*", Accept),
+    // Web.
+    honour("server.port", |s, v| put(&mut s.server.port, read::number(v, 0..=65_535))),
+    honour("server.address", |s, v| put_some(&mut s.server.address, read::listen_address(v))),
+    key("server.context-path", Accept),
+    honour("server.servlet.context-path", |s, v| put(&mut s.server.context_path, read::context_path(v))),
+    honour("server.max-http-header-size", |s, v| {
+        put(&mut s.http.max_head_bytes, read::bytes(v, 8 * 1024..=16 * 1024 * 1024))
+    }),
+    honour("server.tomcat.accesslog.enabled", |s, v| put(&mut s.server.access_log, read::switch(v))),
+    honour("management.endpoints.web.exposure.include", |s, v| {
+        put(&mut s.server.prometheus_endpoint, read::opens_prometheus(v))
+    }),
+    key("management.metrics.export.elastic.enabled", WarnIf(is_true, NO_METRICS_PUSH)),
+    key("management.metrics.export.influx.enabled", WarnIf(is_true, NO_METRICS_PUSH)),
+    key("management.*", Accept),
+    key("server.ssl.enabled", RefuseIf(is_true, NO_TLS)),
+    key("server.ssl.*", Accept),
+    key("server.tomcat.*", Accept),
+    key("server.compression.*", Accept),
+    key("server.error.*", Accept),
+    key("server.use-forward-headers", Accept),
+    key("tls.*", Accept),
+    key("checkIntervalTlsFile", Accept),
+    key("nacos.http.timeout", Accept),
+    // Spring and the JVM.
+    key("spring.config.additional-location", WarnIf(any, FILE_BY_OPTION)),
+    key("spring.config.location", WarnIf(any, FILE_BY_OPTION)),
+    key("spring.datasource.platform", WarnIf(is_outer_database, NO_DATABASE)),
+    key("spring.sql.init.platform", WarnIf(is_outer_database, NO_DATABASE)),
+    key("spring.*", Accept),
+    key("logging.*", Accept),
+    key("loader.path", Accept),
+    // Own address. An IP in `nacos.server.ip` wins over the other name.
+    honour("nacos.inetutils.ip-address", |s, v| put_some(&mut s.own_address.given, read::own_address(v))),
+    honour("nacos.server.ip", |s, v| put_some(&mut s.own_address.given, read::own_address(v))),
+    honour("nacos.preferHostnameOverIp", |s, v| {
+        let said = read::switch(v)?;
+        s.own_address.prefer_hostname |= said;
+        Ok(())
+    }),
+    honour("nacos.inetutils.prefer-hostname-over-ip", |s, v| {
+        let said = read::switch(v)?;
+        s.own_address.prefer_hostname |= said;
+        Ok(())
+    }),
+    honour("nacos.inetutils.use-only-site-local-interfaces", |s, v| {
+        put(&mut s.own_address.only_site_local, read::switch(v))
+    }),
+    key(
+        "nacos.inetutils.preferred-networks",
+        HonourList(|s, items| put(&mut s.own_address.preferred_networks, read::patterns(items))),
+    ),
+    key(
+        "nacos.inetutils.ignored-interfaces",
+        HonourList(|s, items| put(&mut s.own_address.ignored_interfaces, read::patterns(items))),
+    ),
+    honour("java.net.preferIPv6Addresses", |s, v| put(&mut s.own_address.prefer_ipv6, read::switch(v))),
+    key("nacos.core.inet.auto-refresh", Accept),
+    key("nacos.local.ip", Accept),
+    key("nacos.mode", Accept),
+    key("nacos.function.mode", Accept),
+    // Distro: among members only.
+    key("nacos.naming.distro.*", Accept),
+    key("nacos.naming.use-new-raft.first", Accept),
+    // Naming.
+    honour("nacos.naming.empty-service.auto-clean", |s, v| {
+        put(&mut s.naming.empty_service_auto_clean, read::switch(v))
+    }),
+    honour("nacos.naming.empty-service.clean.initial-delay-ms", |s, v| {
+        put(&mut s.naming.empty_service_initial_delay, read::millis(v, 0..=DAY_MS))
+    }),
+    honour("nacos.naming.empty-service.clean.period-time-ms", |s, v| {
+        put(&mut s.naming.empty_service_period, read::millis(v, 10..=DAY_MS))
+    }),
+    honour("nacos.naming.clean.empty-service.interval", |s, v| {
+        put(&mut s.naming.empty_service_period, read::millis(v, 10..=DAY_MS))
+    }),
+    honour("nacos.naming.clean.empty-service.expired-time", |s, v| {
+        put_some(&mut s.naming.empty_service_expired_time, read::millis(v, 0..=30 * DAY_MS))
+    }),
+    key("nacos.naming.clean.expired-metadata.*", Accept),
+    key("nacos.naming.client.expired.time", Accept),
+    honour("nacos.naming.data.warmup", |s, v| put(&mut s.naming.data_warmup, read::switch(v))),
+    honour("nacos.naming.expireInstance", |s, v| put(&mut s.naming.expire_instance, read::switch(v))),
+    honour("nacre.naming.max-name-bytes", |s, v| {
+        put(&mut s.naming.max_name_bytes, read::number(v, 200..=8_192))
+    }),
+    key("com.alibaba.nacos.naming.health.thread.num", Accept),
+    // Push.
+    honour("nacos.naming.push.pushTaskDelay", |s, v| put(&mut s.push.interval, read::millis(v, 0..=600_000))),
+    key("nacos.naming.push.pushTaskTimeout", Accept),
+    key("nacos.naming.push.pushTaskRetryDelay", Accept),
+    key("nacos.naming.pushRetry*", Accept),
+    honour("nacre.push.first-delay-ms", |s, v| put(&mut s.push.first_delay, read::millis(v, 0..=60_000))),
+    honour("nacre.push.interval-ms", |s, v| put(&mut s.push.interval, read::millis(v, 0..=600_000))),
+    honour("nacre.push.subscription-ms", |s, v| {
+        put(&mut s.push.subscription, read::millis(v, 100..=3_600_000))
+    }),
+    honour("nacre.push.targets", |s, v| put(&mut s.push.targets, read::push_targets(v))),
+    honour("nacre.push.agents", |s, v| put(&mut s.push.agents, read::push_agents(v))),
+    honour("nacre.push.max-subscribers", |s, v| {
+        put(&mut s.push.max_subscribers, read::number(v, 0..=10_000_000))
+    }),
+    honour("nacre.push.max-unacked", |s, v| put(&mut s.push.max_unacked, read::number(v, 1..=10_000_000))),
+    // Limits of the HTTP level.
+    honour("nacre.http.max-body-bytes", |s, v| {
+        put(&mut s.http.max_body_bytes, read::bytes(v, 1024..=1024 * 1024 * 1024))
+    }),
+    honour("nacre.http.idle-timeout-ms", |s, v| {
+        put(&mut s.http.idle_timeout, read::millis(v, 100..=3_600_000))
+    }),
+    honour("nacre.http.head-timeout-ms", |s, v| {
+        put(&mut s.http.head_timeout, read::millis(v, 100..=600_000))
+    }),
+    honour("nacre.http.body-timeout-ms", |s, v| {
+        put(&mut s.http.body_timeout, read::millis(v, 100..=600_000))
+    }),
+    honour("nacre.http.write-timeout-ms", |s, v| {
+        put(&mut s.http.write_timeout, read::millis(v, 100..=600_000))
+    }),
+    honour("nacre.http.max-connections", |s, v| {
+        put(&mut s.http.max_connections, read::number(v, 1..=1_000_000))
+    }),
+    honour("nacre.forwarded.trust", |s, v| put(&mut s.http.trusted_forwarders, read::networks(v))),
+    // The process.
+    honour("nacre.stop.grace-ms", |s, v| put(&mut s.stop_grace, read::millis(v, 0..=600_000))),
+    honour("nacre.log.level", |s, v| put(&mut s.log.level, read::log_level(v))),
+    honour("nacre.log.format", |s, v| put(&mut s.log.format, read::log_format(v))),
+    // Storage, config centre, others.
+    key("db.*", Accept),
+    key("embeddedStorage", Accept),
+    key("nacos.persistence.*", Accept),
+    key("nacos.config.*", Accept),
+    key("isHealthCheck", Accept),
+    key("notifyConnectTimeout", Accept),
+    key("notifySocketTimeout", Accept),
+    key("maxContent", Accept),
+    key("isManageCapacity", Accept),
+    key("isCapacityLimitCheck", Accept),
+    key("defaultClusterQuota", Accept),
+    key("defaultGroupQuota", Accept),
+    key("defaultTenantQuota", Accept),
+    key("defaultMaxSize", Accept),
+    key("defaultMaxAggrCount", Accept),
+    key("defaultMaxAggrSize", Accept),
+    key("correctUsageDelay", Accept),
+    key("initialExpansionPercent", Accept),
+    key("isQuickStart", Accept),
+    key("QUERYTIMEOUT", Accept),
+    key("nacos.cmdb.*", Accept),
+    key("nacos.istio.mcp.server.enabled", WarnIf(is_true, "there is no MCP server")),
+    key("nacos.functionMode", RefuseIf(is_config, NO_CONFIG_CENTRE)),
+    key("nacos.security.ignore.urls", Accept),
+    // Auth.
+    key("nacos.core.auth.enabled", RefuseIf(is_true, NO_AUTH)),
+    key("nacos.core.auth.*", Accept),
+];
+
+const DAY_MS: u64 = 86_400_000;
+
+fn any(_: &str) -> bool {
+    true
+}
+
+fn is_true(value: &str) -> bool {
+    read::switch(value) == Ok(true)
+}
+
+/// `derby` is the reference's own store inside the process.
+fn is_outer_database(value: &str) -> bool {
+    !value.eq_ignore_ascii_case("derby")
+}
+
+fn is_config(value: &str) -> bool {
+    value.eq_ignore_ascii_case("config")
+}
+
+/// Two names in one row of meaning: the first is heard only where the second isn't given.
+pub(super) const REPLACED_BY: &[(&str, &str)] = &[
+    ("nacos.naming.empty-service.clean.period-time-ms", "nacos.naming.clean.empty-service.interval"),
+    ("nacos.naming.push.pushTaskDelay", "nacre.push.interval-ms"),
+    ("nacos.inetutils.ip-address", "nacos.server.ip"),
+];
+
+/// The row of a key as it was written, and its index if it is an item of a list (`key[3]`).
+pub(super) fn find(written: &str) -> Option<(&'static Key, Option<usize>)> {
+    if let Some((name, index)) = indexed(written) {
+        let list = KEYS.iter().find(|key| key.is_list() && key.is_called(name));
+        if let Some(key) = list {
+            return Some((key, Some(index)));
+        }
+    }
+    let exact = KEYS.iter().find(|key| key.is_called(written));
+    exact.or_else(|| KEYS.iter().find(|key| key.covers(written))).map(|key| (key, None))
+}
+
+fn indexed(written: &str) -> Option<(&str, usize)> {
+    let (name, index) = written.strip_suffix(']')?.rsplit_once('[')?;
+    Some((name, index.parse().ok()?))
+}
+
+impl Key {
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.treatment, HonourList(_))
+    }
+
+    /// What all keys of this row begin with, if it is a row of many.
+    pub(super) fn prefix(&self) -> Option<&'static str> {
+        self.name.strip_suffix('*')
+    }
+
+    fn is_called(&self, written: &str) -> bool {
+        self.prefix().is_none()
+            && (self.name == written || is_springs(self.name) && relaxed(self.name) == relaxed(written))
+    }
+
+    fn covers(&self, written: &str) -> bool {
+        self.prefix().is_some_and(|prefix| {
+            written.starts_with(prefix)
+                || is_springs(prefix) && relaxed(written).starts_with(&relaxed(prefix))
+        })
+    }
+}
+
+/// Spring reads its own keys in any of `context-path`, `contextPath`, `context_path`; Nacos's are exact.
+fn is_springs(name: &str) -> bool {
+    ["server.", "spring.", "management.", "logging."].iter().any(|owner| name.starts_with(owner))
+}
+
+fn relaxed(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '-' | '_')).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// The known key that a misspelt one most likely means, if one is near.
+pub(super) fn nearest(written: &str) -> Option<&'static str> {
+    if written.len() > 100 {
+        return None;
+    }
+    let written = relaxed(written);
+    let names = KEYS.iter().filter(|key| key.prefix().is_none()).map(|key| key.name);
+    let (distance, name) = names.map(|name| (edits(&written, &relaxed(name)), name)).min()?;
+    (distance <= 2 + written.len() / 10).then_some(name)
+}
+
+/// Characters to insert, delete or replace to get from one text to the other.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[to.len()]
+}

@@ -1,0 +1,32 @@
+//! Settings: what the operator decides, read once at start, from file, environment and command line.
+//!
+//! ```text
+//! --set ─┐
+//! environment ─► environment ─┐                       keys: THE table
+//! file ─► properties ─────────┴─► sources ─► placeholders ─► values ─► Settings
+//!                                    └─► SettingError (all of them) | Notice
+//! ```
+//!
+//! [`load`] decides and is pure but for the file reader it is given; [`own_address::find`] asks the
+//! machine. Source: `conf/application.properties` of Nacos 1.4.8, its start script, its container image.
+
+mod environment;
+mod files;
+mod findings;
+mod keys;
+mod mode;
+pub mod own_address;
+mod placeholders;
+mod properties;
+mod settings;
+mod sources;
+mod values;
+
+pub use files::read_file;
+pub use findings::{Notice, Place, SettingError, Severity};
+pub use settings::{
+    HttpSettings, LogFormat, LogSettings, MemberLookup, MembershipSettings, NamingSettings, OwnAddressRules,
+    PushSettings, PushTargets, ServerSettings, Settings,
+};
+pub use sources::{Loaded, Sources, load};
+pub use values::{ContextPath, Network, Pattern, PushAgent};

@@ -1,0 +1,364 @@
+//! Puts the settings together: defaults < file < environment < command line.
+//!
+//! Every source gives keys with their place; the table in `keys` says what each does; all that is
+//! wrong is collected and told at once. I/O happens only through the `read` that the caller gives.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    environment, files,
+    findings::{Notice, Place, SettingError},
+    keys::{self, KEYS, Key, REPLACED_BY, Treatment},
+    mode, placeholders, properties,
+    settings::Settings,
+    values,
+};
+
+/// Everything that settings come from, besides the file itself.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// `--config`: the settings file; it must exist. Without it one is looked for.
+    pub config: Option<PathBuf>,
+    /// `--config-dir`: the folder of `cluster.conf`.
+    pub config_dir: Option<PathBuf>,
+    /// `--data`: the folder of the store.
+    pub data: Option<PathBuf>,
+    /// The words after each `--set`, `KEY=VALUE`; of one key the last counts.
+    pub set: Vec<String>,
+    /// The environment.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// The settings, and what to tell about them.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What counts.
+    pub settings: Settings,
+    /// The file that was read, if one was.
+    pub file: Option<PathBuf>,
+    /// What the operator should know, in the order of importance: warnings first.
+    pub notices: Vec<Notice>,
+}
+
+/// Where a value comes from, the weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Layer {
+    File,
+    /// The container image's own names: its file and start script put them into keys.
+    Image,
+    Environment,
+    JavaOpt,
+    JavaOptExt,
+    CommandLine,
+}
+
+/// One key as one source gives it.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    pub layer: Layer,
+    pub place: Place,
+    /// As it was written.
+    pub key: String,
+    /// As it was written, without blanks at its ends; placeholders are still in it.
+    pub value: String,
+}
+
+/// Puts the settings together. Files are read by `read` ([`read_file`] outside of tests).
+///
+/// # Errors
+/// All values that can't be taken, each with its place; then the server must not start.
+pub fn load(
+    sources: &Sources,
+    read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+) -> Result<Loaded, Vec<SettingError>> {
+    let mut loading = Loading::default();
+    loading.take_command_line(&sources.set);
+    loading.take_environment(&sources.environment);
+    loading.names = loading.all_names(&sources.environment);
+    let home = loading.home();
+    let candidates = files::candidates(sources, home.as_deref());
+    let file = loading.take_file(&candidates, sources.config.is_some(), read);
+    loading.names = loading.all_names(&sources.environment);
+
+    let mut settings = Settings::default();
+    loading.classify();
+    for key in KEYS {
+        loading.apply(key, &mut settings);
+    }
+    if let Some(data) = &sources.data {
+        settings.data_dir.clone_from(data);
+    }
+    settings.config_dir = files::config_dir(sources, file.as_deref(), home.as_deref(), &settings.data_dir);
+    loading.check_mode(&settings, read);
+    loading.finish(settings, file)
+}
+
+/// What is known so far.
+#[derive(Default)]
+struct Loading {
+    given: Vec<Given>,
+    /// Values by every name that a placeholder may use.
+    names: HashMap<String, String>,
+    errors: Vec<SettingError>,
+    warnings: Vec<Notice>,
+    /// Keys and variables without effect, for one line.
+    accepted: Vec<String>,
+}
+
+impl Loading {
+    fn take_command_line(&mut self, set: &[String]) {
+        for word in set {
+            match word.split_once('=') {
+                Some((key, value)) if !key.trim().is_empty() => self.given.push(Given {
+                    layer: Layer::CommandLine,
+                    place: Place::CommandLine,
+                    key: key.trim().to_owned(),
+                    value: value.trim().to_owned(),
+                }),
+                _ => {
+                    // What follows the key may be a secret.
+                    let key = word.split(|c: char| c.is_whitespace() || matches!(c, ':' | '=')).next();
+                    let reason = "expected KEY=VALUE";
+                    self.errors.push(SettingError::new(&Place::CommandLine, key.unwrap_or(""), reason));
+                }
+            }
+        }
+    }
+
+    fn take_environment(&mut self, variables: &BTreeMap<String, String>) {
+        let found = environment::read(variables);
+        self.given.extend(found.given);
+        self.accepted.extend(found.accepted);
+        for (name, known) in found.unheard {
+            let text = format!("counts as not given, since it is not {known}");
+            self.warnings.push(Notice::warn_at(&Place::Environment(name), "", &text));
+        }
+        for name in found.unknown {
+            let place = Place::Environment(name.clone());
+            if name.starts_with("NACRE_") {
+                self.errors.push(SettingError::new(&place, "", "names no key that this version knows"));
+            } else {
+                self.warnings.push(Notice::warn_at(&place, "", "names no known key; it has no effect"));
+            }
+        }
+    }
+
+    /// `nacos.home`, as far as it decides where the file is.
+    fn home(&self) -> Option<PathBuf> {
+        let homes = self.given.iter().filter(|given| given.key == "nacos.home" && !given.value.is_empty());
+        // What can't be resolved is told with the other keys.
+        let home = homes.max_by_key(|given| given.layer).and_then(|given| self.resolve(&given.value).ok());
+        home.filter(|home| !home.is_empty()).map(PathBuf::from)
+    }
+
+    fn take_file(
+        &mut self,
+        candidates: &[PathBuf],
+        is_named: bool,
+        read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Option<PathBuf> {
+        for path in candidates {
+            match read(path) {
+                Ok(bytes) => {
+                    self.take_properties(path, &bytes);
+                    return Some(path.clone());
+                }
+                Err(error) if !is_named && files::is_absent(&error) => {}
+                Err(error) => {
+                    let place = Place::File { path: path.clone(), line: 0 };
+                    let reason = format!("can't read the settings file: {error}");
+                    self.errors.push(SettingError::new(&place, "", reason));
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    fn take_properties(&mut self, path: &Path, bytes: &[u8]) {
+        let (properties, errors) = properties::parse(bytes);
+        let place = |line| Place::File { path: path.to_owned(), line };
+        for error in errors {
+            self.errors.push(SettingError::new(&place(error.line), "", error.reason));
+        }
+        let mut lines: HashMap<String, usize> = HashMap::new();
+        for property in properties {
+            if let Some(earlier) = lines.insert(property.key.clone(), property.line) {
+                let text = format!("counts instead of line {earlier}, which gives the same key");
+                self.warnings.push(Notice::warn_at(&place(property.line), &property.key, &text));
+            }
+            self.given.push(Given {
+                layer: Layer::File,
+                place: place(property.line),
+                key: property.key,
+                value: property.value,
+            });
+        }
+    }
+
+    fn all_names(&self, environment: &BTreeMap<String, String>) -> HashMap<String, String> {
+        let mut given: Vec<&Given> = self.given.iter().collect();
+        given.sort_by_key(|given| given.layer);
+        let variables = environment.iter().map(|(name, value)| (name.clone(), value.clone()));
+        variables.chain(given.into_iter().map(|given| (given.key.clone(), given.value.clone()))).collect()
+    }
+
+    fn resolve(&self, text: &str) -> Result<String, values::Reason> {
+        let resolved = placeholders::resolve(text, &|name| self.names.get(name).cloned())?;
+        Ok(resolved.trim().to_owned())
+    }
+
+    /// Tells what no row of the table knows, and gathers what has no effect.
+    fn classify(&mut self) {
+        for given in &self.given {
+            match keys::find(&given.key) {
+                Some((Key { treatment: Treatment::Accept, .. }, _)) => self.accepted.push(given.key.clone()),
+                Some(_) => {}
+                None if matches!(given.place, Place::JvmFlag(_))
+                    && environment::is_for_the_jvm(&given.key) => {}
+                None => {
+                    let hint = keys::nearest(&given.key);
+                    let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
+                    if given.layer == Layer::CommandLine || given.key.starts_with("nacre.") {
+                        let reason = format!("this version knows no such key{hint}");
+                        self.errors.push(SettingError::new(&given.place, &given.key, reason));
+                    } else {
+                        let text = format!("unknown key; it has no effect{hint}");
+                        self.warnings.push(Notice::warn_at(&given.place, &given.key, &text));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What counts of one row: of each index the last one of the strongest layer.
+    fn winners(&self, row: &Key) -> Vec<(Option<usize>, Given)> {
+        let of_row = self.given.iter().filter_map(|given| {
+            let (key, index) = keys::find(&given.key)?;
+            std::ptr::eq(key, row).then_some((index, given))
+        });
+        let of_row: Vec<_> = of_row.collect();
+        let Some(strongest) = of_row.iter().map(|(_, given)| given.layer).max() else {
+            return Vec::new();
+        };
+        let mut last: BTreeMap<Option<usize>, Given> = BTreeMap::new();
+        for (index, given) in of_row.into_iter().filter(|(_, given)| given.layer == strongest) {
+            last.insert(index, given.clone());
+        }
+        last.into_iter().collect()
+    }
+
+    fn apply(&mut self, row: &Key, settings: &mut Settings) {
+        let winners = self.winners(row);
+        let mut items = Vec::new();
+        for (index, given) in &winners {
+            if matches!(row.treatment, Treatment::Accept) {
+                break;
+            }
+            let wrong = |key: &str, reason| SettingError::new(&given.place, key, reason);
+            let value = match self.resolve(&given.value) {
+                // Empty text is "not given", as Spring's conversion has it.
+                Ok(value) if value.is_empty() => continue,
+                Ok(value) => value,
+                Err(reason) => {
+                    self.errors.push(wrong(&given.key, reason));
+                    continue;
+                }
+            };
+            match &row.treatment {
+                Treatment::Honour(apply) => {
+                    let outcome = apply(settings, &value);
+                    self.errors.extend(outcome.err().map(|reason| wrong(&given.key, reason)));
+                }
+                Treatment::HonourList(apply) => {
+                    let given_items = match index {
+                        Some(_) => vec![value],
+                        None => values::words(&value).map(str::to_owned).collect(),
+                    };
+                    // Tried alone first, so that a wrong item is told with its own line.
+                    let outcome = apply(&mut Settings::default(), &given_items);
+                    self.errors.extend(outcome.err().map(|reason| wrong(&given.key, reason)));
+                    items.extend(given_items);
+                }
+                Treatment::WarnIf(asks, text) if asks(&value) => {
+                    self.warnings.push(Notice::warn_at(&given.place, &given.key, text));
+                }
+                Treatment::RefuseIf(asks, text) if asks(&value) => {
+                    self.errors.push(wrong(&format!("{}={value}", given.key), (*text).to_owned()));
+                }
+                Treatment::WarnIf(..) | Treatment::RefuseIf(..) | Treatment::Accept => {
+                    self.accepted.push(given.key.clone());
+                }
+            }
+        }
+        if let Treatment::HonourList(apply) = &row.treatment
+            && !items.is_empty()
+        {
+            // An item that is wrong was told above.
+            let _ = apply(settings, &items);
+        }
+        self.tell_replaced(row, &winners);
+    }
+
+    fn tell_replaced(&mut self, row: &Key, winners: &[(Option<usize>, Given)]) {
+        let replacing = REPLACED_BY.iter().find(|(old, _)| *old == row.name);
+        if let (Some((_, new)), Some((_, given))) = (replacing, winners.first())
+            && self.given.iter().any(|given| given.key == *new && !given.value.is_empty())
+        {
+            let text = format!("has no effect, since {new} is given too");
+            self.warnings.push(Notice::warn_at(&given.place, &given.key, &text));
+        }
+    }
+
+    fn check_mode(&mut self, settings: &Settings, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) {
+        let path = settings.config_dir.join("cluster.conf");
+        let place = Place::File { path: path.clone(), line: 0 };
+        let has_cluster_conf = match settings.membership.standalone {
+            Some(true) => false,
+            _ => match read(&path) {
+                Ok(bytes) => mode::names_a_member(&String::from_utf8_lossy(&bytes)),
+                Err(error) if files::is_absent(&error) => false,
+                Err(error) => {
+                    let reason = format!("can't read the list of members: {error}");
+                    self.errors.push(SettingError::new(&place, "", reason));
+                    return;
+                }
+            },
+        };
+        match mode::refusal(&settings.membership, has_cluster_conf) {
+            Some(mode::Refusal::ByKey(name, reason)) => {
+                let row = KEYS.iter().find(|key| key.name == name).expect("mode names rows of the table");
+                if let Some((_, given)) = self.winners(row).pop() {
+                    let key = format!("{}={}", given.key, given.value);
+                    self.errors.push(SettingError::new(&given.place, &key, reason));
+                }
+            }
+            Some(mode::Refusal::ByClusterConf(reason)) => {
+                self.errors.push(SettingError::new(&place, "", reason));
+            }
+            None => {}
+        }
+    }
+
+    fn finish(mut self, settings: Settings, file: Option<PathBuf>) -> Result<Loaded, Vec<SettingError>> {
+        if !self.errors.is_empty() {
+            self.errors.sort_by(|a, b| a.place.cmp(&b.place));
+            return Err(self.errors);
+        }
+        let mut notices = self.warnings;
+        self.accepted.sort();
+        self.accepted.dedup();
+        if !self.accepted.is_empty() {
+            notices.push(Notice::info(format!("accepted without effect: {}", self.accepted.join(", "))));
+        }
+        Ok(Loaded { settings, file, notices })
+    }
+}
+
+#[cfg(test)]
+#[path = "sources_tests.rs"]
+mod tests;

@@ -1,0 +1,37 @@
+//! Persistent data (CP): what must survive a restart and is durable before it is answered.
+//!
+//! ```text
+//! many tasks ─ submit(scope, decide) ─► queue ─► writer thread ─► store (one transaction, one fsync) ─► apply ─► answers
+//! ```
+//!
+//! - `writer`: the handle and its bounded queue. `group`: the thread, many jobs to one fsync.
+//! - `job`: what is submitted. `scope`: which jobs may share a transaction (pure). `status`: how it goes.
+//! - `store`: one file, one durable transaction at a time; heals itself after a `fault`.
+//!   `record`: what it keeps. `disk`: the file, its folder, the lock.
+//!
+//! Nothing here knows what the bytes mean; the handle above it does.
+
+mod disk;
+mod fault;
+mod group;
+mod job;
+mod record;
+mod scope;
+mod status;
+mod store;
+mod writer;
+
+#[cfg(test)]
+mod faulty;
+#[cfg(test)]
+mod store_tests;
+#[cfg(test)]
+mod writer_tests;
+
+pub use fault::StoreError;
+pub use job::{Decision, WriteError};
+pub use record::{Record, Table};
+pub use scope::Scope;
+pub use status::{StoreHealth, WriterStats};
+pub use store::Store;
+pub use writer::{Writer, WriterHandle};

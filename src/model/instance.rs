@@ -1,0 +1,393 @@
+//! One instance: an address in a cluster, and what is known of it.
+//!
+//! Pure. The description never changes, a new one takes its place; only health and the time of the last beat are
+//! cells inside, so that a beat copies nothing. Source: Nacos 1.4.8 naming module, instance; compat files
+//! `instance-register`, `instance-ids`, `beat`.
+
+use std::{
+    cmp::Ordering,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering as Atomic},
+    },
+};
+
+use equivalent::Comparable;
+
+use super::{Metadata, name::DEFAULT_CLUSTER};
+use crate::base::{clock::Millis, java};
+
+/// Time without a beat after which an instance is unhealthy, unless its metadata says otherwise; milliseconds.
+pub const UNHEALTHY_AFTER_MS: u64 = 15_000;
+/// Time without a beat after which an instance is removed, unless its metadata says otherwise; milliseconds.
+pub const DELETE_AFTER_MS: u64 = 30_000;
+/// What clients are told to leave between two beats, unless the metadata says otherwise; milliseconds.
+pub const BEAT_INTERVAL_MS: u64 = 5_000;
+
+/// Metadata key: the beat interval of this instance.
+pub const KEY_INTERVAL: &str = "preserved.heart.beat.interval";
+/// Metadata key: after which silence this instance is unhealthy.
+pub const KEY_UNHEALTHY: &str = "preserved.heart.beat.timeout";
+/// Metadata key: after which silence this instance is removed.
+pub const KEY_DELETE: &str = "preserved.ip.delete.timeout";
+/// Metadata key: `snowflake` asks for a counted id.
+pub const KEY_ID_GENERATOR: &str = "preserved.instance.id.generator";
+
+/// Lowest weight that is stored above zero.
+const LEAST_WEIGHT: f64 = 0.01;
+/// Highest weight.
+pub const HIGHEST_WEIGHT: f64 = 10_000.0;
+
+/// What makes two registrations the same instance, besides the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstanceKey<'a> {
+    /// As given: an address, a host name, anything.
+    pub ip: &'a str,
+    /// Any 32-bit number; one that isn't above zero doesn't count as part of the identity.
+    pub port: i32,
+    /// Cluster name.
+    pub cluster: &'a str,
+}
+
+impl InstanceKey<'_> {
+    /// The key as v1 texts spell it: `ip:port:unknown:cluster`, or `ip:unknown:cluster` without a port.
+    #[must_use]
+    pub fn text(&self) -> String {
+        if self.port > 0 {
+            format!("{}:{}:unknown:{}", self.ip, self.port, self.cluster)
+        } else {
+            format!("{}:unknown:{}", self.ip, self.cluster)
+        }
+    }
+}
+
+impl Comparable<Arc<Instance>> for InstanceKey<'_> {
+    fn compare(&self, instance: &Arc<Instance>) -> Ordering {
+        compare(self, &instance.key())
+    }
+}
+
+impl equivalent::Equivalent<Arc<Instance>> for InstanceKey<'_> {
+    fn equivalent(&self, instance: &Arc<Instance>) -> bool {
+        self.compare(instance) == Ordering::Equal
+    }
+}
+
+/// The order of the texts `ip:port:unknown:cluster_`, in which the checksum of a service wants its instances,
+/// without making the texts.
+fn compare(one: &InstanceKey<'_>, other: &InstanceKey<'_>) -> Ordering {
+    let common = one.ip.len().min(other.ip.len());
+    let (left, right) = (one.ip.as_bytes(), other.ip.as_bytes());
+    let start = left[..common].cmp(&right[..common]);
+    if start != Ordering::Equal {
+        return start;
+    }
+    let (mut left_port, mut right_port) = ([0; 12], [0; 12]);
+    let (left_port, right_port) = (port_text(one.port, &mut left_port), port_text(other.port, &mut right_port));
+    if left.len() == right.len() && !left_port.is_empty() && !right_port.is_empty() {
+        // Both end in a colon, so neither is the beginning of the other.
+        return left_port.cmp(right_port).then_with(|| tail(one).cmp(tail(other)));
+    }
+    let left = left[common..].iter().chain(b":").chain(left_port).copied().chain(b"unknown:".iter().copied());
+    let right = right[common..].iter().chain(b":").chain(right_port).copied().chain(b"unknown:".iter().copied());
+    left.chain(tail(one)).cmp(right.chain(tail(other)))
+}
+
+/// The cluster and the letter that follows it in the texts.
+fn tail<'a>(key: &InstanceKey<'a>) -> impl Iterator<Item = u8> + use<'a> {
+    key.cluster.bytes().chain(std::iter::once(b'_'))
+}
+
+/// `port` in digits with a colon behind, or nothing where it isn't above zero.
+fn port_text(port: i32, buffer: &mut [u8; 12]) -> &[u8] {
+    if port <= 0 {
+        return &[];
+    }
+    let mut at = buffer.len() - 1;
+    buffer[at] = b':';
+    let mut rest = port.unsigned_abs();
+    while rest > 0 {
+        at -= 1;
+        buffer[at] = b'0' + u8::try_from(rest % 10).expect("a digit");
+        rest /= 10;
+    }
+    &buffer[at..]
+}
+
+/// The id that lists show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InstanceId {
+    /// `ip#port#cluster#group@@service`, put together when it is shown.
+    Simple,
+    /// A number counted within the service, or what a peer sent.
+    Given(Box<str>),
+    /// A datum of a peer had none; lists show null.
+    Missing,
+}
+
+/// A registered instance.
+#[derive(Debug)]
+pub struct Instance {
+    /// ip and cluster in one allocation: `ip` first, the cluster from `ip_end` on.
+    place: Box<str>,
+    ip_end: u32,
+    /// Any 32-bit number, as given.
+    pub port: i32,
+    /// 0 to 10,000.
+    pub weight: f64,
+    /// Those that aren't are left out of lists.
+    pub enabled: bool,
+    /// Lives by its beats; one that doesn't stays until it is removed.
+    pub ephemeral: bool,
+    /// Shown in lists; only a peer's datum sets it.
+    pub marked: bool,
+    /// As given.
+    pub metadata: Metadata,
+    /// The id that lists show.
+    pub id: InstanceId,
+    /// Name of the application; kept, shown by the catalog only.
+    pub app: Option<Box<str>>,
+    /// Silence after which it is unhealthy, in milliseconds.
+    pub unhealthy_after_ms: u64,
+    /// Silence after which it is removed, in milliseconds.
+    pub delete_after_ms: u64,
+    healthy: AtomicBool,
+    last_beat: AtomicU64,
+}
+
+/// What a new [`Instance`] is made of.
+#[derive(Clone, Debug)]
+pub struct Description<'a> {
+    /// Identity.
+    pub key: InstanceKey<'a>,
+    /// Unchecked; see [`stored_weight`].
+    pub weight: f64,
+    /// Offered in lists.
+    pub enabled: bool,
+    /// Health until something else is known.
+    pub healthy: bool,
+    /// Kind.
+    pub ephemeral: bool,
+    /// As given.
+    pub metadata: Metadata,
+    /// Name of the application.
+    pub app: Option<&'a str>,
+}
+
+impl<'a> Description<'a> {
+    /// An enabled, healthy, ephemeral instance of weight 1 without metadata.
+    #[must_use]
+    pub fn new(ip: &'a str, port: i32, cluster: &'a str) -> Self {
+        Self {
+            key: InstanceKey { ip, port, cluster },
+            weight: 1.0,
+            enabled: true,
+            healthy: true,
+            ephemeral: true,
+            metadata: Metadata::default(),
+            app: None,
+        }
+    }
+}
+
+impl Instance {
+    /// An instance as described, with a beat at `now`.
+    #[must_use]
+    pub fn new(description: Description<'_>, id: InstanceId, now: Millis) -> Self {
+        let Description { key, weight, enabled, healthy, ephemeral, metadata, app } = description;
+        let mut place = String::with_capacity(key.ip.len() + key.cluster.len());
+        place.push_str(key.ip);
+        place.push_str(key.cluster);
+        Self {
+            place: place.into(),
+            ip_end: u32::try_from(key.ip.len()).unwrap_or(u32::MAX),
+            port: key.port,
+            weight: stored_weight(weight),
+            enabled,
+            ephemeral,
+            marked: false,
+            unhealthy_after_ms: metadata.millis(KEY_UNHEALTHY, UNHEALTHY_AFTER_MS),
+            delete_after_ms: metadata.millis(KEY_DELETE, DELETE_AFTER_MS),
+            metadata,
+            id,
+            app: app.map(Into::into),
+            healthy: AtomicBool::new(healthy),
+            last_beat: AtomicU64::new(now.0),
+        }
+    }
+
+    /// Identity within its kind.
+    #[must_use]
+    pub fn key(&self) -> InstanceKey<'_> {
+        InstanceKey { ip: self.ip(), port: self.port, cluster: self.cluster() }
+    }
+
+    /// The address as it was given.
+    #[must_use]
+    pub fn ip(&self) -> &str {
+        &self.place[..self.ip_end as usize]
+    }
+
+    /// Name of the cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        &self.place[self.ip_end as usize..]
+    }
+
+    /// Health as beats and checks have it, without protection.
+    #[must_use]
+    pub fn healthy(&self) -> bool {
+        self.healthy.load(Atomic::Relaxed)
+    }
+
+    /// Sets the health; callers hold the service's write lock, since a change must make a new revision.
+    pub fn set_healthy(&self, healthy: bool) {
+        self.healthy.store(healthy, Atomic::Relaxed);
+    }
+
+    /// When the last beat or registration came.
+    #[must_use]
+    pub fn last_beat(&self) -> Millis {
+        Millis(self.last_beat.load(Atomic::Relaxed))
+    }
+
+    /// Notes a beat.
+    pub fn beat(&self, now: Millis) {
+        self.last_beat.store(now.0, Atomic::Relaxed);
+    }
+
+    /// What clients are told to leave between beats, in milliseconds.
+    #[must_use]
+    pub fn beat_interval_ms(&self) -> u64 {
+        self.metadata.millis(KEY_INTERVAL, BEAT_INTERVAL_MS)
+    }
+
+    /// Whether it asked for a counted id.
+    #[must_use]
+    pub fn wants_counted_id(&self) -> bool {
+        wants_counted_id(&self.metadata)
+    }
+
+    /// The id as shown, for a service of this name; nothing when a peer sent none.
+    #[must_use]
+    pub fn id_text(&self, service: &str) -> Option<String> {
+        match &self.id {
+            InstanceId::Simple => Some(format!("{}#{}#{}#{service}", self.ip(), self.port, self.cluster())),
+            InstanceId::Given(id) => Some(id.to_string()),
+            InstanceId::Missing => None,
+        }
+    }
+
+    /// The same description as a new value, for an update of some fields; health and beat time come along.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self {
+            place: self.place.clone(),
+            ip_end: self.ip_end,
+            port: self.port,
+            weight: self.weight,
+            enabled: self.enabled,
+            ephemeral: self.ephemeral,
+            marked: self.marked,
+            metadata: self.metadata.clone(),
+            id: self.id.clone(),
+            app: self.app.clone(),
+            unhealthy_after_ms: self.unhealthy_after_ms,
+            delete_after_ms: self.delete_after_ms,
+            healthy: AtomicBool::new(self.healthy()),
+            last_beat: AtomicU64::new(self.last_beat().0),
+        }
+    }
+
+    /// Puts `metadata` in the place of what was there, the time-outs that it carries included.
+    pub fn set_metadata(&mut self, metadata: Metadata) {
+        self.unhealthy_after_ms = metadata.millis(KEY_UNHEALTHY, UNHEALTHY_AFTER_MS);
+        self.delete_after_ms = metadata.millis(KEY_DELETE, DELETE_AFTER_MS);
+        self.metadata = metadata;
+    }
+
+    /// `IP:PORT:unknown:CLUSTER_WEIGHT_HEALTHY_MARKED_CLUSTER`, as error texts name an instance.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let (weight, cluster) = (java::double_text(self.weight), self.cluster());
+        format!("{}_{weight}_{}_{}_{cluster}", self.key().text(), self.healthy(), self.marked)
+    }
+}
+
+impl PartialEq for Instance {
+    fn eq(&self, other: &Self) -> bool {
+        compare(&self.key(), &other.key()) == Ordering::Equal
+    }
+}
+
+impl Eq for Instance {}
+
+impl PartialOrd for Instance {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Instance {
+    /// By identity alone, in the order of the service checksum.
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare(&self.key(), &other.key())
+    }
+}
+
+/// Whether metadata asks for a counted id.
+#[must_use]
+pub fn wants_counted_id(metadata: &Metadata) -> bool {
+    metadata.get(KEY_ID_GENERATOR).is_some_and(|generator| generator.eq_ignore_ascii_case("snowflake"))
+}
+
+/// The weight as it is stored: above zero at least 0.01, at most 10,000.
+#[must_use]
+pub fn stored_weight(weight: f64) -> f64 {
+    if weight > HIGHEST_WEIGHT {
+        HIGHEST_WEIGHT
+    } else if weight > 0.0 && weight < LEAST_WEIGHT {
+        LEAST_WEIGHT
+    } else {
+        weight
+    }
+}
+
+/// The name of a cluster, or the default one for a blank.
+#[must_use]
+pub fn cluster_or_default(name: &str) -> &str {
+    if name.trim().is_empty() { DEFAULT_CLUSTER } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_sort_like_their_texts() {
+        let keys = [("10.0.0.1", 80, "A"), ("10.0.0.1", 80, "A-b"), ("10.0.0.1", 0, "A"), ("10.0.0.1", 8080, "A")];
+        let keys = keys.into_iter().chain([("10.0.0.10", 80, "A"), ("10.0.0.1", 9, "B"), ("10.0.0.1", -1, "A")]);
+        let keys: Vec<_> = keys.map(|(ip, port, cluster)| InstanceKey { ip, port, cluster }).collect();
+        for one in &keys {
+            for other in &keys {
+                let texts = (one.text() + "_").cmp(&(other.text() + "_"));
+                assert_eq!(compare(one, other), texts, "{one:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn weights_are_clamped_when_stored() {
+        for (given, stored) in [(0.0, 0.0), (0.001, 0.01), (0.5, 0.5), (20_000.0, 10_000.0)] {
+            assert_eq!(stored_weight(given).to_bits(), f64::to_bits(stored));
+        }
+    }
+
+    #[test]
+    fn an_instance_names_itself_as_the_texts_of_v1_do() {
+        let described = Description { weight: 2.0, ..Description::new("10.0.0.2", 80, "DEFAULT") };
+        let instance = Instance::new(described, InstanceId::Simple, Millis(1));
+        assert_eq!(instance.describe(), "10.0.0.2:80:unknown:DEFAULT_2.0_true_false_DEFAULT");
+        assert_eq!(instance.id_text("G@@s").as_deref(), Some("10.0.0.2#80#DEFAULT#G@@s"));
+    }
+}

@@ -1,0 +1,263 @@
+//! What a query sees of a service: the answer of `GET /instance/list` and the content of a push.
+//!
+//! Pure. The hottest read: the bytes of an answer are kept in the [`State`] that they show, per shape of the
+//! question, and only the times and the echoed parameters are written in.
+//! Source: Nacos 1.4.8 naming module, list of a service; compat files `list`, `instance-agents`, `push`.
+
+use std::{
+    io::Write as _,
+    sync::{Arc, OnceLock},
+};
+
+use bytes::Bytes;
+
+use super::{Instance, Service, State, name::service_part};
+use crate::base::{java, json};
+
+/// How many shapes of questions are kept for one revision; further ones are answered anew each time.
+const KEPT_SHAPES: usize = 8;
+
+/// What decides the cached part of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape<'a> {
+    /// Names separated by commas, or empty for all clusters.
+    pub clusters: &'a str,
+    /// Leaves out what isn't healthy (after protection).
+    pub healthy_only: bool,
+    /// `dom` and `serviceName` carry the group, as Java clients from 1.0.0 on expect.
+    pub grouped: bool,
+}
+
+/// What else an answer contains.
+#[derive(Clone, Copy, Debug)]
+pub struct Echo<'a> {
+    /// How long the asker may keep the answer, in milliseconds.
+    pub cache_millis: i64,
+    /// The time of the answer, in milliseconds since 1970.
+    pub wall_ms: u64,
+    /// The parameter of that name.
+    pub env: &'a str,
+}
+
+/// An answer but for its times and echoes.
+#[derive(Debug)]
+pub struct Answer {
+    /// Up to the value of `cacheMillis`.
+    head: Vec<u8>,
+    /// Behind `lastRefTime`, up to the content of `env`.
+    middle: Vec<u8>,
+    /// From behind the content of `env`.
+    tail: Vec<u8>,
+    /// Instances were there before disabled and unhealthy ones were left out.
+    pub any_instance: bool,
+}
+
+impl Answer {
+    /// The answer's JSON text.
+    #[must_use]
+    pub fn to_bytes(&self, echo: Echo<'_>) -> Bytes {
+        let size = self.head.len() + self.middle.len() + self.tail.len() + echo.env.len() + 64;
+        let mut out = Vec::with_capacity(size);
+        out.extend_from_slice(&self.head);
+        let _ = write!(out, "{},\"lastRefTime\":{}", echo.cache_millis, echo.wall_ms);
+        out.extend_from_slice(&self.middle);
+        json::push_escaped(&mut out, echo.env);
+        out.extend_from_slice(&self.tail);
+        out.into()
+    }
+}
+
+/// Answers that were made for one revision: a chain that only grows, read without a lock.
+#[derive(Debug, Default)]
+pub struct Answers(OnceLock<Box<Kept>>);
+
+#[derive(Debug)]
+struct Kept {
+    clusters: Box<str>,
+    healthy_only: bool,
+    grouped: bool,
+    answer: Arc<Answer>,
+    next: Answers,
+}
+
+impl Kept {
+    fn shape(&self) -> Shape<'_> {
+        Shape { clusters: &self.clusters, healthy_only: self.healthy_only, grouped: self.grouped }
+    }
+}
+
+impl Answers {
+    fn get(&self, shape: Shape<'_>, make: impl FnOnce() -> Answer) -> Arc<Answer> {
+        let mut slot = self;
+        for _ in 0..KEPT_SHAPES {
+            let Some(kept) = slot.0.get() else {
+                let answer = Arc::new(make());
+                let kept = Kept {
+                    clusters: shape.clusters.into(),
+                    healthy_only: shape.healthy_only,
+                    grouped: shape.grouped,
+                    answer: Arc::clone(&answer),
+                    next: Self::default(),
+                };
+                // Where another reader was faster, this answer serves just this question.
+                let _ = slot.0.set(Box::new(kept));
+                return answer;
+            };
+            if kept.shape() == shape {
+                return Arc::clone(&kept.answer);
+            }
+            slot = &kept.next;
+        }
+        Arc::new(make())
+    }
+}
+
+/// The answer of `state` of `service` to a question of this shape.
+#[must_use]
+pub fn answer(service: &Service, state: &State, shape: Shape<'_>) -> Arc<Answer> {
+    state.answers.get(shape, || make(service, state, shape, &chosen(state, shape.clusters)))
+}
+
+/// The answer for a service that is gone: as [`answer`], without a single instance.
+#[must_use]
+pub fn emptiness(service: &Service, state: &State, shape: Shape<'_>) -> Answer {
+    make(service, state, shape, &[])
+}
+
+/// The answer for a service that isn't there.
+#[must_use]
+pub fn unknown(name: &str, clusters: &str, cache_millis: i64) -> Bytes {
+    let mut out = Vec::with_capacity(96 + name.len());
+    out.extend_from_slice(b"{\"name\":");
+    json::push_string(&mut out, name);
+    out.extend_from_slice(b",\"clusters\":");
+    json::push_string(&mut out, clusters);
+    let _ = write!(out, ",\"cacheMillis\":{cache_millis},\"hosts\":[]}}");
+    out.into()
+}
+
+/// The instances of the named clusters; a cluster that is named twice comes twice.
+fn chosen<'a>(state: &'a State, clusters: &str) -> Vec<&'a Instance> {
+    let mut names = clusters.split(',').filter(|name| !name.is_empty()).peekable();
+    if names.peek().is_none() {
+        return state.instances().map(|instance| &**instance).collect();
+    }
+    names
+        .flat_map(|name| state.instances().filter(move |instance| instance.cluster() == name))
+        .map(|instance| &**instance)
+        .collect()
+}
+
+fn make(service: &Service, state: &State, shape: Shape<'_>, chosen: &[&Instance]) -> Answer {
+    let name = &*service.key.name;
+    let shown = if shape.grouped { name } else { service_part(name) };
+    let checksum = state.checksum(name);
+    let mut head = Vec::with_capacity(128 + chosen.len() * 384);
+    let mut tail = Vec::with_capacity(64);
+    if chosen.is_empty() {
+        head.push(b'{');
+        tail.extend_from_slice(b"\",\"hosts\":[],\"metadata\":");
+    } else {
+        head.extend_from_slice(b"{\"hosts\":[");
+        push_hosts(&mut head, name, shown, state, shape.healthy_only, chosen);
+        head.extend_from_slice(b"],");
+        tail.extend_from_slice(b"\",\"metadata\":");
+    }
+    head.extend_from_slice(b"\"dom\":");
+    json::push_string(&mut head, shown);
+    head.extend_from_slice(b",\"name\":");
+    json::push_string(&mut head, name);
+    head.extend_from_slice(b",\"cacheMillis\":");
+    head.shrink_to_fit();
+    let mut middle = Vec::with_capacity(128);
+    let _ = write!(middle, ",\"checksum\":\"{checksum}\",\"useSpecifiedURL\":false,\"clusters\":");
+    json::push_string(&mut middle, shape.clusters);
+    middle.extend_from_slice(b",\"env\":\"");
+    let metadata = if chosen.is_empty() { state.definition.metadata.json() } else { "{}" };
+    tail.extend_from_slice(metadata.as_bytes());
+    tail.push(b'}');
+    Answer { head, middle, tail, any_instance: !chosen.is_empty() }
+}
+
+/// Whether so few are healthy that all must be shown as healthy.
+///
+/// # Source
+/// Nacos 1.4.8 naming module: 32-bit arithmetic, at the threshold counts as below; compat cases `list/threshold-*`.
+#[must_use]
+pub fn is_protected(healthy: usize, all: usize, threshold: f32) -> bool {
+    #[expect(clippy::cast_precision_loss, reason = "the reference divides 32-bit floats as well")]
+    let share = healthy as f32 / all as f32;
+    share <= threshold
+}
+
+fn push_hosts(
+    out: &mut Vec<u8>,
+    name: &str,
+    shown: &str,
+    state: &State,
+    healthy_only: bool,
+    chosen: &[&Instance],
+) {
+    let healthy = chosen.iter().filter(|instance| instance.healthy()).count();
+    let protected = is_protected(healthy, chosen.len(), state.definition.protect_threshold);
+    let mut shown_text = Vec::with_capacity(shown.len() + 2);
+    json::push_string(&mut shown_text, shown);
+    let mut push = |instance: &Instance, healthy: bool| {
+        if instance.enabled {
+            if out.last() != Some(&b'[') {
+                out.push(b',');
+            }
+            push_host(out, instance, healthy, name, &shown_text);
+        }
+    };
+    if protected {
+        return chosen.iter().for_each(|instance| push(instance, true));
+    }
+    if !healthy_only {
+        chosen.iter().filter(|instance| !instance.healthy()).for_each(|instance| push(instance, false));
+    }
+    chosen.iter().filter(|instance| instance.healthy()).for_each(|instance| push(instance, true));
+}
+
+fn push_host(out: &mut Vec<u8>, instance: &Instance, healthy: bool, name: &str, shown: &[u8]) {
+    out.extend_from_slice(b"{\"ip\":");
+    json::push_string(out, instance.ip());
+    let (port, marked) = (instance.port, instance.marked);
+    let _ = write!(out, ",\"port\":{port},\"valid\":{healthy},\"healthy\":{healthy},\"marked\":{marked}");
+    out.extend_from_slice(b",\"instanceId\":");
+    push_id(out, instance, name);
+    out.extend_from_slice(b",\"metadata\":");
+    out.extend_from_slice(instance.metadata.json().as_bytes());
+    out.extend_from_slice(b",\"enabled\":true,\"weight\":");
+    push_weight(out, instance.weight);
+    out.extend_from_slice(b",\"clusterName\":");
+    json::push_string(out, instance.cluster());
+    out.extend_from_slice(b",\"serviceName\":");
+    out.extend_from_slice(shown);
+    let _ = write!(out, ",\"ephemeral\":{}}}", instance.ephemeral);
+}
+
+/// The id as a JSON text, or null where a peer sent none.
+pub fn push_id(out: &mut Vec<u8>, instance: &Instance, name: &str) {
+    match &instance.id {
+        super::instance::InstanceId::Simple => {
+            out.push(b'"');
+            json::push_escaped(out, instance.ip());
+            let _ = write!(out, "#{}#", instance.port);
+            json::push_escaped(out, instance.cluster());
+            out.push(b'#');
+            json::push_escaped(out, name);
+            out.push(b'"');
+        }
+        super::instance::InstanceId::Given(id) => json::push_string(out, id),
+        super::instance::InstanceId::Missing => out.extend_from_slice(b"null"),
+    }
+}
+
+/// A weight as a Java double.
+pub fn push_weight(out: &mut Vec<u8>, weight: f64) {
+    if weight.to_bits() == 1.0_f64.to_bits() {
+        return out.extend_from_slice(b"1.0");
+    }
+    out.extend_from_slice(java::double_text(weight).as_bytes());
+}

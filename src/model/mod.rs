@@ -1,0 +1,27 @@
+//! The naming model: what is registered, where, and what a query sees of it.
+//!
+//! A *namespace* holds *services*, named `group@@service`. A service holds *instances*: an address (ip and port)
+//! in a *cluster*, of one of two kinds. *Ephemeral* ones live by their beats; *persistent* ones stay until they are
+//! removed. What is known of a service besides its instances is its *definition*: protection threshold, metadata,
+//! selector, clusters.
+//!
+//! Writers go through [`registry::Registry`]; each write publishes a new [`service::State`] and reports a change.
+//! Readers take the state of a service without a lock and see one revision. Nothing here does I/O or asks the time.
+
+pub mod change;
+pub mod checksum;
+pub mod cluster;
+pub mod instance;
+pub mod list;
+pub mod metadata;
+pub mod name;
+pub mod registry;
+pub mod selector;
+pub mod service;
+pub mod switches;
+
+pub use instance::{Instance, InstanceKey};
+pub use metadata::Metadata;
+pub use name::ServiceKey;
+pub use registry::Registry;
+pub use service::{Definition, Service, State};

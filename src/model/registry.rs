@@ -1,0 +1,340 @@
+//! All services of the node: finding, making, changing and removing them.
+//!
+//! Each method is one write as a caller means it; what it publishes is visible when it returns, and reported to
+//! [`Changes`]. Nothing here knows of HTTP, disk or peers. Source: Nacos 1.4.8 naming module, service manager.
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use equivalent::Equivalent;
+
+use super::{
+    Definition, Instance, InstanceKey, Service, ServiceKey, State,
+    change::Changes,
+    cluster::Cluster,
+    instance::{Description, InstanceId, wants_counted_id},
+    name::{self, NameError},
+    service::{Draft, Removed, Touched},
+};
+use crate::base::clock::Millis;
+
+/// A place in the registry, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// Namespace id.
+    pub namespace: &'a str,
+    /// Grouped name.
+    pub name: &'a str,
+}
+
+impl Place<'_> {
+    /// The same, owned.
+    #[must_use]
+    pub fn to_key(self) -> ServiceKey {
+        ServiceKey::new(self.namespace, self.name)
+    }
+}
+
+impl ServiceKey {
+    /// The same, borrowed.
+    #[must_use]
+    pub fn place(&self) -> Place<'_> {
+        Place { namespace: &self.namespace, name: &self.name }
+    }
+}
+
+impl Hash for Place<'_> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        // As `ServiceKey` derives it: the two texts one after the other.
+        self.namespace.hash(hasher);
+        self.name.hash(hasher);
+    }
+}
+
+impl Equivalent<ServiceKey> for Place<'_> {
+    fn equivalent(&self, key: &ServiceKey) -> bool {
+        *self.namespace == *key.namespace && *self.name == *key.name
+    }
+}
+
+/// The services of this node.
+#[derive(Debug)]
+pub struct Registry {
+    services: papaya::HashMap<ServiceKey, Arc<Service>>,
+    changes: Arc<Changes>,
+    max_name_bytes: usize,
+}
+
+/// What became of a list of instances that were put in the place of another.
+pub type Update<'a> = &'a mut dyn FnMut(&Instance) -> Option<Instance>;
+
+impl Registry {
+    /// An empty registry that reports to `changes` and makes services whose grouped name has at most
+    /// `max_name_bytes`.
+    #[must_use]
+    pub fn new(changes: Arc<Changes>, max_name_bytes: usize) -> Self {
+        Self { services: papaya::HashMap::new(), changes, max_name_bytes }
+    }
+
+    /// The service at `place`.
+    #[must_use]
+    pub fn get(&self, place: Place<'_>) -> Option<Arc<Service>> {
+        self.services.pin().get(&place).cloned()
+    }
+
+    /// Calls `each` with every service, in no order.
+    pub fn for_each(&self, mut each: impl FnMut(&Arc<Service>)) {
+        for service in self.services.pin().values() {
+            each(service);
+        }
+    }
+
+    /// The services of a namespace, sorted by grouped name.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<Service>> {
+        let mut services = Vec::new();
+        self.for_each(|service| {
+            if *service.key.namespace == *namespace {
+                services.push(Arc::clone(service));
+            }
+        });
+        services.sort_unstable_by(|one, other| one.key.name.cmp(&other.key.name));
+        services
+    }
+
+    /// How many services there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.services.len()
+    }
+
+    /// No service at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The service at `place`, made with `definition` where there is none.
+    ///
+    /// # Errors
+    /// [`NameError`] if it would have to be made and can't have this name.
+    pub fn get_or_make(
+        &self,
+        place: Place<'_>,
+        definition: impl FnOnce() -> Definition,
+        now: Millis,
+    ) -> Result<Arc<Service>, NameError> {
+        if let Some(service) = self.get(place) {
+            return Ok(service);
+        }
+        self.check_creatable(place)?;
+        let new = Service::new(place.to_key(), definition(), now);
+        let services = self.services.pin();
+        let service = services.get_or_insert(new.key.clone(), Arc::clone(&new));
+        if Arc::ptr_eq(service, &new) {
+            tracing::info!(service = %new.key, "service made");
+            self.changes.made(&new);
+        }
+        Ok(Arc::clone(service))
+    }
+
+    /// Checks whether a service could be made at `place`.
+    ///
+    /// # Errors
+    /// The rule that its name breaks.
+    pub fn check_creatable(&self, place: Place<'_>) -> Result<(), NameError> {
+        name::check_creatable(place.namespace, place.name, self.max_name_bytes)
+    }
+
+    /// Lets `change` make the next revision of `service` and reports it.
+    ///
+    /// # Errors
+    /// [`Removed`] if the service is gone.
+    pub fn write<T>(&self, service: &Arc<Service>, change: impl FnOnce(&mut Draft) -> T) -> Result<T, Removed> {
+        let (result, touched) = service.write(change)?;
+        self.report(service, touched);
+        Ok(result)
+    }
+
+    fn report(&self, service: &Arc<Service>, touched: Touched) {
+        if touched.list() {
+            self.changes.changed(service);
+        }
+    }
+
+    /// Registers an instance: makes the service and the cluster where needed, replaces an entry of the same key.
+    ///
+    /// A known instance keeps its id and its health.
+    ///
+    /// # Errors
+    /// [`NameError`] for a name that can't be made. The service stays made when it is the cluster that can't.
+    pub fn register(&self, place: Place<'_>, described: &Description<'_>, now: Millis) -> Result<(), NameError> {
+        loop {
+            let service = self.get_or_make(place, Definition::default, now)?;
+            match self.write(&service, |draft| put(draft, described.clone(), now)) {
+                Ok(done) => return done,
+                Err(Removed) => {}
+            }
+        }
+    }
+
+    /// Removes an instance of one kind; makes the cluster that is named, as the reference does.
+    ///
+    /// An unknown service or instance is no error. Tells whether the instance was there.
+    ///
+    /// # Errors
+    /// [`NameError::ClusterCharacters`], in a known service only.
+    pub fn deregister(&self, place: Place<'_>, key: InstanceKey<'_>, ephemeral: bool) -> Result<bool, NameError> {
+        let Some(service) = self.get(place) else { return Ok(false) };
+        let removed = self.write(&service, |draft| {
+            make_cluster(draft, key.cluster)?;
+            // Also where nothing was there: the reference writes the list back, and pushes it.
+            draft.touched.instances = true;
+            Ok(draft.of_kind(ephemeral).remove(&key).is_some())
+        });
+        removed.unwrap_or(Ok(false))
+    }
+
+    /// Puts `update`'s result in the place of each instance of a service for which it gives one; reports the change.
+    ///
+    /// Tells how many were changed; an unknown service has none.
+    pub fn update(&self, place: Place<'_>, ephemeral: bool, update: Update<'_>) -> usize {
+        let Some(service) = self.get(place) else { return 0 };
+        let changed = self.write(&service, |draft| {
+            let instances = draft.of_kind(ephemeral);
+            let new: Vec<Instance> = instances.iter().filter_map(|instance| update(instance)).collect();
+            let count = new.len();
+            for instance in new {
+                replace(instances, instance);
+            }
+            draft.touched.instances |= count > 0;
+            count
+        });
+        changed.unwrap_or(0)
+    }
+
+    /// Sets the health of instances: `decide` gives the wanted health of each, or nothing to leave it.
+    pub fn set_health(&self, service: &Arc<Service>, decide: impl Fn(&Instance) -> Option<bool>) {
+        if let Ok(touched) = service.set_health(decide) {
+            self.report(service, touched);
+        }
+    }
+
+    /// Puts a whole list of one kind in the place of what is there; makes the service where needed.
+    ///
+    /// # Errors
+    /// [`NameError`] for a name that can't be made, of the service or of a cluster; nothing is replaced then.
+    pub fn replace_all(&self, place: Place<'_>, ephemeral: bool, list: &[Instance], now: Millis) -> Result<(), NameError> {
+        loop {
+            let service = self.get_or_make(place, Definition::default, now)?;
+            let written = self.write(&service, |draft| {
+                for instance in list {
+                    make_cluster(draft, instance.cluster())?;
+                }
+                *draft.of_kind(ephemeral) = list.iter().map(|instance| Arc::new(instance.copy())).collect();
+                draft.touched.instances = true;
+                Ok(())
+            });
+            match written {
+                Ok(done) => return done,
+                Err(Removed) => {}
+            }
+        }
+    }
+
+    /// Gives a service this definition, making the service where needed.
+    ///
+    /// The clusters of ephemeral instances that came meanwhile stay.
+    ///
+    /// # Errors
+    /// [`NameError`] for a name that can't be made.
+    pub fn define(&self, place: Place<'_>, definition: &Definition, now: Millis) -> Result<(), NameError> {
+        loop {
+            let service = self.get_or_make(place, || definition.clone(), now)?;
+            let written = self.write(&service, |draft| {
+                let mut merged = definition.clone();
+                for cluster in &draft.definition.clusters {
+                    if merged.cluster(&cluster.name).is_none() {
+                        merged.clusters.push(cluster.clone());
+                    }
+                }
+                *draft.define() = merged;
+            });
+            match written {
+                Ok(()) => return Ok(()),
+                Err(Removed) => {}
+            }
+        }
+    }
+
+    /// Removes a service with all its instances; its subscribers are told of its emptiness.
+    ///
+    /// Tells whether it was there.
+    pub fn remove(&self, place: Place<'_>) -> bool {
+        self.remove_if(place, |_| true)
+    }
+
+    /// Removes a service if `agrees` with its last state.
+    pub fn remove_if(&self, place: Place<'_>, agrees: impl FnOnce(&State) -> bool) -> bool {
+        let Some(service) = self.get(place) else { return false };
+        if !service.remove_if(agrees) {
+            return false;
+        }
+        self.services.pin().remove(&service.key);
+        tracing::info!(service = %service.key, "service removed");
+        self.changes.changed(&service);
+        true
+    }
+}
+
+/// Puts an instance into a draft.
+fn put(draft: &mut Draft, described: Description<'_>, now: Millis) -> Result<(), NameError> {
+    make_cluster(draft, described.key.cluster)?;
+    let ephemeral = described.ephemeral;
+    let instances = draft.of_kind(ephemeral);
+    let known = instances.get(&described.key).cloned();
+    let id = match &known {
+        Some(known) => known.id.clone(),
+        None if wants_counted_id(&described.metadata) => next_counted_id(instances),
+        None => InstanceId::Simple,
+    };
+    let instance = Instance::new(described, id, now);
+    if let Some(known) = known {
+        instance.set_healthy(known.healthy());
+    }
+    replace(instances, instance);
+    draft.touched.instances = true;
+    Ok(())
+}
+
+fn replace(instances: &mut super::service::Instances, instance: Instance) {
+    // An ordered set keeps the old of two equal members where they differ in what doesn't order them.
+    instances.remove(&instance.key());
+    instances.insert(Arc::new(instance));
+}
+
+/// The smallest number that isn't yet the id of an instance of this kind.
+fn next_counted_id(instances: &super::service::Instances) -> InstanceId {
+    let number = |instance: &Arc<Instance>| match &instance.id {
+        InstanceId::Given(id) => id.parse().ok(),
+        InstanceId::Simple | InstanceId::Missing => None,
+    };
+    let mut used: Vec<u64> = instances.iter().filter_map(number).collect();
+    used.sort_unstable();
+    used.dedup();
+    let free = (0..).zip(&used).find_map(|(index, &id)| (index != id).then_some(index));
+    let id = free.unwrap_or(used.len() as u64);
+    InstanceId::Given(id.to_string().into())
+}
+
+/// Adds a plain cluster of this name where there is none.
+fn make_cluster(draft: &mut Draft, cluster: &str) -> Result<(), NameError> {
+    if draft.definition.cluster(cluster).is_some() {
+        return Ok(());
+    }
+    name::check_cluster(cluster)?;
+    draft.define().clusters.push(Cluster::plain(cluster));
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! A service: its definition and its instances, as a chain of immutable states.
+//!
+//! Readers take the current [`State`] without a lock. Writers hold the service's lock, change a [`Draft`] and
+//! publish it as the next revision; instances are shared between revisions, so a write costs O(log n).
+//! Source: Nacos 1.4.8 naming module, service; compat files `service-*`.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use arc_swap::ArcSwap;
+use imbl::OrdSet;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Instance, Metadata, ServiceKey,
+    checksum::Checksum,
+    cluster::Cluster,
+    list::Answers,
+    selector::Selector,
+};
+use crate::base::clock::Millis;
+
+/// The instances of one kind, in the order of the checksum.
+pub type Instances = OrdSet<Arc<Instance>>;
+
+/// What is known of a service besides its instances.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Definition {
+    /// Share of healthy instances at or below which all are shown as healthy; any 32-bit float, `NaN` too.
+    #[serde(with = "threshold_bits")]
+    pub protect_threshold: f32,
+    /// As given.
+    pub metadata: Metadata,
+    /// As given.
+    pub selector: Selector,
+    /// In order of arrival.
+    pub clusters: Vec<Cluster>,
+    /// Made or changed by a request about the service or a cluster of it, and so stored; one that a registration
+    /// made goes when it is empty.
+    pub explicit: bool,
+    /// The service came into being by a request about itself: its checksum names the clusters in order of arrival,
+    /// not in that of a hash map.
+    pub made_by_request: bool,
+}
+
+/// Thresholds are stored by their bits, since JSON knows no `NaN`.
+mod threshold_bits {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(value: &f32, serializer: S) -> Result<S::Ok, S::Error> {
+        value.to_bits().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
+        u32::deserialize(deserializer).map(f32::from_bits)
+    }
+}
+
+impl Definition {
+    /// The cluster of this name.
+    #[must_use]
+    pub fn cluster(&self, name: &str) -> Option<&Cluster> {
+        self.clusters.iter().find(|cluster| &*cluster.name == name)
+    }
+
+    /// Kept although nothing is registered in it.
+    #[must_use]
+    pub fn outlives_its_instances(&self) -> bool {
+        self.explicit || !self.metadata.is_empty()
+    }
+}
+
+/// One revision of a service.
+#[derive(Debug)]
+pub struct State {
+    /// Counts the writes.
+    pub revision: u64,
+    /// What is known besides the instances.
+    pub definition: Arc<Definition>,
+    /// Those that live by beats.
+    pub ephemeral: Instances,
+    /// Those that stay.
+    pub persistent: Instances,
+    /// Of the list as it was when it last changed; health that changed since isn't in it.
+    pub(super) checksum: Arc<Checksum>,
+    /// Health changed since the checksum was taken.
+    pub(super) checksum_is_old: bool,
+    pub(super) answers: Answers,
+}
+
+impl State {
+    /// Both kinds, persistent ones first.
+    pub fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
+        self.persistent.iter().chain(self.ephemeral.iter())
+    }
+
+    /// Count of both kinds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.persistent.len() + self.ephemeral.len()
+    }
+
+    /// Nothing is registered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The instances of one kind.
+    #[must_use]
+    pub fn of_kind(&self, ephemeral: bool) -> &Instances {
+        if ephemeral { &self.ephemeral } else { &self.persistent }
+    }
+
+    /// The checksum that lists show, as 32 hexadecimal digits; made by the first reader of a revision.
+    #[must_use]
+    pub fn checksum(&self, name: &str) -> &str {
+        self.checksum.get(name, self)
+    }
+}
+
+/// A service, for as long as it exists.
+#[derive(Debug)]
+pub struct Service {
+    /// Where it lives.
+    pub key: ServiceKey,
+    /// Expiry acts every 5 s from here on.
+    pub made_at: Millis,
+    state: ArcSwap<State>,
+    /// The order of writes; holds whether the service has been removed.
+    removed: Mutex<bool>,
+    pub(super) announced: AtomicBool,
+}
+
+/// The service was removed between finding it and writing to it; look again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Removed;
+
+/// The next revision while it is being made.
+#[derive(Debug)]
+pub struct Draft {
+    /// See [`State::definition`].
+    pub definition: Arc<Definition>,
+    /// See [`State::ephemeral`].
+    pub ephemeral: Instances,
+    /// See [`State::persistent`].
+    pub persistent: Instances,
+    /// What the writer changed.
+    pub touched: Touched,
+}
+
+/// What a write changed, and so what must be made anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// The set of instances or a description: new checksum, push.
+    pub instances: bool,
+    /// Health only: push; the checksum follows within 5 s.
+    pub health: bool,
+    /// The definition: new checksum, no push.
+    pub definition: bool,
+    /// Nothing but the checksum, which was behind.
+    pub checksum: bool,
+}
+
+impl Touched {
+    /// Something that a subscriber would see.
+    #[must_use]
+    pub fn list(self) -> bool {
+        self.instances || self.health
+    }
+}
+
+impl Draft {
+    /// The instances of one kind.
+    pub fn of_kind(&mut self, ephemeral: bool) -> &mut Instances {
+        if ephemeral { &mut self.ephemeral } else { &mut self.persistent }
+    }
+
+    /// The definition, to be changed.
+    pub fn define(&mut self) -> &mut Definition {
+        self.touched.definition = true;
+        Arc::make_mut(&mut self.definition)
+    }
+}
+
+impl Service {
+    /// A service without instances.
+    #[must_use]
+    pub fn new(key: ServiceKey, definition: Definition, now: Millis) -> Arc<Self> {
+        let state = State {
+            revision: 0,
+            definition: Arc::new(definition),
+            ephemeral: Instances::new(),
+            persistent: Instances::new(),
+            checksum: Arc::default(),
+            checksum_is_old: false,
+            answers: Answers::default(),
+        };
+        Arc::new(Self {
+            key,
+            made_at: now,
+            state: ArcSwap::from_pointee(state),
+            removed: Mutex::new(false),
+            announced: AtomicBool::new(false),
+        })
+    }
+
+    /// The newest revision.
+    #[must_use]
+    pub fn state(&self) -> Arc<State> {
+        self.state.load_full()
+    }
+
+    /// Notes a beat of the instance with this key if there is one, and tells what was found.
+    ///
+    /// Takes no lock: where a write published a new revision meanwhile, the beat is noted there too.
+    pub fn beat(&self, key: &super::InstanceKey<'_>, now: Millis) -> Beaten {
+        let mut state = self.state.load();
+        loop {
+            let found = match (state.ephemeral.get(key), state.persistent.get(key)) {
+                (_, Some(instance)) => Beaten::Persistent(Arc::clone(instance)),
+                (Some(instance), None) => {
+                    instance.beat(now);
+                    Beaten::Ephemeral(Arc::clone(instance))
+                }
+                (None, None) => Beaten::Unknown,
+            };
+            let newest = self.state.load();
+            if Arc::ptr_eq(&state, &newest) {
+                return found;
+            }
+            state = newest;
+        }
+    }
+
+    /// Lets `change` make the next revision; it is published before this returns.
+    ///
+    /// A draft that `change` didn't touch publishes nothing.
+    ///
+    /// # Errors
+    /// [`Removed`] if the service is gone; nothing was called then.
+    pub fn write<T>(&self, change: impl FnOnce(&mut Draft) -> T) -> Result<(T, Touched), Removed> {
+        let removed = self.removed.lock();
+        if *removed {
+            return Err(Removed);
+        }
+        let before = self.state.load();
+        let mut draft = Draft {
+            definition: Arc::clone(&before.definition),
+            ephemeral: before.ephemeral.clone(),
+            persistent: before.persistent.clone(),
+            touched: Touched::default(),
+        };
+        let result = change(&mut draft);
+        let touched = draft.touched;
+        if touched != Touched::default() {
+            let anew = touched.instances || touched.definition || touched.checksum;
+            self.state.store(Arc::new(State {
+                revision: before.revision + 1,
+                definition: draft.definition,
+                ephemeral: draft.ephemeral,
+                persistent: draft.persistent,
+                checksum: if anew { Arc::default() } else { Arc::clone(&before.checksum) },
+                checksum_is_old: !anew && (before.checksum_is_old || touched.health),
+                answers: Answers::default(),
+            }));
+        }
+        Ok((result, touched))
+    }
+
+    /// Sets the health of instances: `decide` gives the wanted health of each, or nothing to leave it.
+    ///
+    /// # Errors
+    /// [`Removed`] if the service is gone.
+    pub fn set_health(&self, decide: impl Fn(&Instance) -> Option<bool>) -> Result<Touched, Removed> {
+        let name = Arc::clone(&self.key.name);
+        let state = self.state();
+        let changes = |instance: &Instance| decide(instance).filter(|&healthy| healthy != instance.healthy());
+        if !state.instances().any(|instance| changes(instance).is_some()) {
+            return Ok(Touched::default());
+        }
+        let ((), touched) = self.write(|draft| {
+            let current = self.state.load();
+            // The checksum keeps the health of the last change of the list.
+            let _ = current.checksum(&name);
+            for instance in current.instances() {
+                if let Some(healthy) = changes(instance) {
+                    instance.set_healthy(healthy);
+                    draft.touched.health = true;
+                }
+            }
+        })?;
+        Ok(touched)
+    }
+
+    /// Brings the checksum up to date where health changed since it was taken.
+    pub fn refresh_checksum(&self) {
+        if self.state.load().checksum_is_old {
+            let _ = self.write(|draft| draft.touched.checksum = true);
+        }
+    }
+
+    /// Marks the service as removed when `agrees` with its last state; no write succeeds afterwards.
+    pub(super) fn remove_if(&self, agrees: impl FnOnce(&State) -> bool) -> bool {
+        let mut removed = self.removed.lock();
+        if *removed || !agrees(&self.state.load()) {
+            return false;
+        }
+        *removed = true;
+        true
+    }
+
+    /// Whether a report about it is waiting to be taken.
+    #[must_use]
+    pub fn is_announced(&self) -> bool {
+        self.announced.load(Ordering::Acquire)
+    }
+}
+
+/// What a beat found.
+#[derive(Debug, Clone)]
+pub enum Beaten {
+    /// This instance, whose time is renewed now.
+    Ephemeral(Arc<Instance>),
+    /// A persistent one, on which beats have no effect.
+    Persistent(Arc<Instance>),
+    /// Nothing.
+    Unknown,
+}
