@@ -94,12 +94,10 @@ func list(w *world) error {
 		{service: service, ip: loopback, port: 8002, cluster: "east", metadata: map[string]string{}},
 		{service: service, ip: "127.0.0.2", port: 8001, metadata: map[string]string{}},
 	}
-	for _, i := range instances {
-		if err := w.other.register(i); err != nil {
-			return err
-		}
+	if err := w.registerQuietly(instances...); err != nil {
+		return err
 	}
-	return within(2*time.Second, wanted(instances...), func() ([]string, error) {
+	return within(0, wanted(instances...), func() ([]string, error) {
 		return seen(w.sdk.SelectAllInstances(vo.SelectAllInstancesParam{ServiceName: service}))
 	})
 }
@@ -124,20 +122,18 @@ func selectHealthy(w *world) error {
 		}
 	}
 	return first(
-		func() error { return w.other.register(well) },
-		func() error { return w.other.register(ill) },
-		func() error { return within(2*time.Second, wanted(well), chosen(true)) },
-		func() error { return within(2*time.Second, wanted(ill), chosen(false)) },
+		func() error { return w.registerQuietly(well, ill) },
+		func() error { return within(0, wanted(well), chosen(true)) },
+		func() error { return within(0, wanted(ill), chosen(false)) },
 	)
 }
 
 // selectByWeight draws 400 times from weights 1 and 9: 360 are due for the heavy one, six sigma are 36.
 func selectByWeight(w *world) error {
 	service := w.service("select-by-weight")
-	for port, weight := range map[uint64]float64{8001: 1, 8002: 9} {
-		if err := w.other.register(instance{service: service, ip: loopback, port: port, weight: weight}); err != nil {
-			return err
-		}
+	light := instance{service: service, ip: loopback, port: 8001, weight: 1}
+	if err := w.registerQuietly(light, instance{service: service, ip: loopback, port: 8002, weight: 9}); err != nil {
+		return err
 	}
 	heavy := 0
 	for range make([]struct{}, 400) {

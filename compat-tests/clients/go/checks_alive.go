@@ -15,6 +15,10 @@ import (
 	"github.com/nacos-group/nacos-sdk-go/vo"
 )
 
+// The SDK's first beat leaves right after registering, from another goroutine; after less than this it may still be
+// under way and bring back an instance that was deregistered meanwhile.
+const firstBeat = time.Second
+
 // keepAlive: 25 s are past both the time-out for beats and its sweep, so only beats can have kept it healthy.
 func keepAlive(w *world) error {
 	service := w.service("keep-alive")
@@ -24,6 +28,9 @@ func keepAlive(w *world) error {
 	}
 	i := instance{service: service, ip: loopback, port: 8001, metadata: map[string]string{"a": "b"}}
 	if err := w.register(i); err != nil {
+		return err
+	}
+	if err := w.other.within(2*time.Second, service, lasting, i); err != nil {
 		return err
 	}
 	end := time.Now().Add(25 * time.Second)
@@ -74,6 +81,7 @@ func deregister(w *world) error {
 	err = first(
 		func() error { return w.register(i) },
 		func() error { return w.other.within(2*time.Second, service, lasting, i) },
+		func() error { time.Sleep(firstBeat); return nil },
 		func() error { return remove(i) },
 		func() error { return w.other.now(service, lasting) },
 		func() error { return remove(lasting) },

@@ -14,7 +14,9 @@ const { Wrong, expect, sleep, wanted, within } = require('./other');
 async function keepAlive(world) {
   const service = world.service('keep-alive');
   const lasting = await world.registerPersistent(service);
-  await world.register({ service, ip: IP, port: 8001, metadata: { a: 'b' } });
+  const fresh = { ip: IP, port: 8001, metadata: { a: 'b' } };
+  await world.register({ service, ...fresh });
+  await within(2, wanted(lasting, fresh), () => world.other.lines(service));
   const end = Date.now() + 25000;
   // Registering again would write the SDK's own metadata over this.
   const marked = { ip: IP, port: 8001, metadata: { a: 'b', marked: 'by another' } };

@@ -111,6 +111,7 @@ def select_healthy(world):
 def subscribe(world):
     service = world.service("subscribe")
     world.other.register(service, IP, 8001)
+    within(2, [wanted_line(IP, 8001)], lambda: world.other.lines(service))
     heard = []
     listener = SubscribeListener(
         lambda event, local: heard.append((event, local.instance["port"], local.instance["metadata"])), "suite")
@@ -159,6 +160,7 @@ def ports(answer):
 def detail(world):
     service = world.service("detail")
     world.register(service, IP, 8001, weight=2.5, metadata=METADATA)
+    within(2, [wanted_line(IP, 8001, weight=2.5, metadata=METADATA)], lambda: world.other.lines(service))
     answer = world.sdk.get_naming_instance(service, IP, 8001, "DEFAULT")
     seen = {name: answer.get(name) for name in ("ip", "port", "clusterName", "weight", "healthy", "metadata")}
     expect({"ip": IP, "port": 8001, "clusterName": "DEFAULT", "weight": 2.5, "healthy": True, "metadata": METADATA},
@@ -170,6 +172,7 @@ def keep_alive(world):
     service = world.service("keep-alive")
     _, lasting = world.register_persistent(service)
     world.register(service, IP, 8001, metadata={"a": "b"})
+    within(2, sorted([lasting, wanted_line(IP, 8001, metadata={"a": "b"})]), lambda: world.other.lines(service))
     end = time.monotonic() + 25
     # Registering again would write the SDK's own metadata over this.
     marked = {"a": "b", "marked": "by another"}
@@ -194,6 +197,8 @@ def deregister(world):
     port, _ = world.register_persistent(service)
     world.register(service, IP, 8001)
     within(2, sorted([port, 8001]), lambda: sorted(host["port"] for host in world.other.hosts(service)))
+    # The SDK's first beat leaves right after registering, from another thread; late, it would bring the instance back.
+    time.sleep(1)
     expect(True, world.sdk.remove_naming_instance(service, IP, 8001, "DEFAULT"))
     expect([port], [host["port"] for host in world.other.hosts(service)])
     expect(True, world.sdk.remove_naming_instance(service, IP, port, "DEFAULT", ephemeral=False))

@@ -37,7 +37,9 @@ final class AliveChecks {
     private static void keepAlive(World world) throws Exception {
         String service = world.service("keep-alive");
         Instance lasting = world.registerPersistent(service);
-        world.register(service, World.instance(Other.IP, 8001, Map.of("a", "b")));
+        Instance fresh = World.instance(Other.IP, 8001, Map.of("a", "b"));
+        world.register(service, fresh);
+        within(2, lines(lasting, fresh), () -> world.other.lines(service));
         long start = System.nanoTime();
         // Registering again would write the SDK's own metadata over this.
         Instance marked = World.instance(Other.IP, 8001, Map.of("a", "b", "marked", "by another"));
@@ -136,8 +138,9 @@ final class AliveChecks {
     }
 
     private static void goneAfterKillShort(World world) throws Exception {
-        Map<String, String> timeouts =
-                Map.of("preserved.heart.beat.timeout", "3000", "preserved.ip.delete.timeout", "6000");
+        // The SDK refuses time-outs that aren't longer than the interval.
+        Map<String, String> timeouts = Map.of("preserved.heart.beat.interval", "1000",
+                "preserved.heart.beat.timeout", "3000", "preserved.ip.delete.timeout", "6000");
         killAndWatch(world, "gone-after-kill-short", timeouts, 4, 13);
     }
 }
