@@ -4,10 +4,8 @@ use std::{
     net::{IpAddr, SocketAddr},
     process::ExitCode,
     sync::Arc,
-    time::Duration,
 };
 
-use arc_swap::ArcSwap;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use nacre_middleware::collect::{Limits, Routed};
@@ -17,8 +15,9 @@ use tower_service::Service as _;
 use crate::{
     api::{Api, routes::Table},
     base::clock::Clock,
-    config::Loaded,
-    model::{Registry, change::Changes, switches::Switches},
+    config::{Loaded, own_address},
+    cp::{self, Applied},
+    model::{Registry, change::Changes},
     stack,
 };
 
@@ -39,20 +38,43 @@ fn failed(reason: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-async fn serve(loaded: Loaded) -> std::io::Result<()> {
-    let settings = loaded.settings;
-    let address = SocketAddr::new(settings.server.address.unwrap_or(IpAddr::from([0, 0, 0, 0])), settings.server.port);
+/// Why the server doesn't start.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Store(#[from] cp::OpenError),
+}
+
+async fn serve(loaded: Loaded) -> Result<(), StartError> {
+    let settings = Arc::new(loaded.settings);
+    let listening = settings.server.address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
+    let listener = TcpListener::bind(SocketAddr::new(listening, settings.server.port)).await?;
+    let port = listener.local_addr()?.port();
+    let own = own_address::find(&settings.own_address)?;
+    let clock = Clock::system();
     let changes = Arc::new(Changes::default());
+    let applied = Applied {
+        registry: Arc::new(Registry::new(Arc::clone(&changes), settings.naming.max_name_bytes)),
+        switches: Arc::default(),
+        namespaces: Arc::default(),
+        clock: clock.clone(),
+    };
     let api = Arc::new(Api {
-        clock: Clock::system(),
-        registry: Arc::new(Registry::new(Arc::clone(&changes), 512)),
-        switches: Arc::new(ArcSwap::from_pointee(Switches::default())),
+        clock,
+        registry: Arc::clone(&applied.registry),
+        switches: Arc::clone(&applied.switches),
+        namespaces: Arc::clone(&applied.namespaces),
+        cp: cp::Handle::open(&settings.data_dir, applied)?,
+        own_address: format!("{}:{port}", own.host).into(),
+        settings: Arc::clone(&settings),
     });
-    let table = Arc::new(Table::new("/nacos"));
-    let limits = Limits { max_body_bytes: 10 << 20, body_timeout: Duration::from_secs(30) };
+    let table = Arc::new(Table::new(settings.server.context_path.as_str()));
+    let limits =
+        Limits { max_body_bytes: settings.http.max_body_bytes, body_timeout: settings.http.body_timeout };
     let service = stack::v1::<Incoming>(api, limits);
-    let listener = TcpListener::bind(address).await?;
-    println!("ready http://{}/nacos", listener.local_addr()?);
+    println!("ready http://{}:{port}{}", own.host, settings.server.context_path.as_str());
     loop {
         let Ok((stream, peer)) = listener.accept().await else { continue };
         let _ = stream.set_nodelay(true);

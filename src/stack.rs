@@ -46,7 +46,8 @@ struct Endpoints {
 impl Service<V1Call> for Endpoints {
     type Response = V1Response;
     type Error = Infallible;
-    type Future = Either<Ready<Result<V1Response, Infallible>>, BoxFuture<'static, Result<V1Response, Infallible>>>;
+    type Future =
+        Either<Ready<Result<V1Response, Infallible>>, BoxFuture<'static, Result<V1Response, Infallible>>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -58,7 +59,9 @@ impl Service<V1Call> for Endpoints {
             Handler::Stores(endpoint) => match endpoint(&self.api, &call) {
                 Ok(Pending::Done(reply)) => Ok(reply),
                 Ok(Pending::Later(outcome)) => {
-                    return Either::Right(async move { Ok(reply::respond(&call.head, outcome.await)) }.boxed());
+                    return Either::Right(
+                        async move { Ok(reply::respond(&call.head, outcome.await)) }.boxed(),
+                    );
                 }
                 Err(refusal) => Err(refusal),
             },

@@ -10,7 +10,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version, header, request::Parts,
+};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -53,7 +55,10 @@ where
         let close = call.head.version == Version::HTTP_10;
         let refused = origin.and_then(|origin| preflight(&call.head, origin, call.facts));
         if let Some(response) = refused {
-            return EnvelopeFuture { inner: None, dress: Some(Dress { response: Some(response), ..Dress::default() }) };
+            return EnvelopeFuture {
+                inner: None,
+                dress: Some(Dress { response: Some(response), ..Dress::default() }),
+            };
         }
         let foreign = origin.filter(|origin| !is_own(&call.head, origin)).cloned();
         let dressed = call.facts.is_dressed();
@@ -92,7 +97,13 @@ where
                 Ok(response) => response,
                 Err(never) => match never {},
             },
-            None => return Poll::Ready(Ok(this.dress.take().and_then(|dress| dress.response).unwrap_or_default())),
+            None => {
+                return Poll::Ready(Ok(this
+                    .dress
+                    .take()
+                    .and_then(|dress| dress.response)
+                    .unwrap_or_default()));
+            }
         };
         if let Some(dress) = this.dress.take() {
             dress.put_on(&mut response);

@@ -42,7 +42,8 @@ impl<'a> Agent<'a> {
     /// Reads it from the headers.
     #[must_use]
     pub fn of(headers: &'a HeaderMap) -> Self {
-        let text = |name: &header::HeaderName| headers.get(name).and_then(readable).filter(|text| !text.is_empty());
+        let text =
+            |name: &header::HeaderName| headers.get(name).and_then(readable).filter(|text| !text.is_empty());
         let text = text(&header::USER_AGENT)
             .or_else(|| headers.get("client-version").and_then(readable))
             .unwrap_or_default();
@@ -62,8 +63,9 @@ impl<'a> Agent<'a> {
     pub fn version(self) -> Result<Version, Refusal> {
         match self.text.split_once(":v") {
             None => Ok(Version::default()),
-            Some((_, version)) => Version::read(version)
-                .ok_or_else(|| Refusal::failed(format_args!("the version of the agent can not be read: {version}"))),
+            Some((_, version)) => Version::read(version).ok_or_else(|| {
+                Refusal::failed(format_args!("the version of the agent can not be read: {version}"))
+            }),
         }
     }
 

@@ -14,13 +14,16 @@ use super::{
     reply::{Refusal, Reply},
     routes::{Outcome, Pending},
 };
-use crate::model::{
-    Metadata, State,
-    instance::{Description, HIGHEST_WEIGHT, Instance, InstanceKey},
-    list::{self, Echo, Shape},
-    name::DEFAULT_CLUSTER,
-    registry::Place,
-    service::Beaten,
+use crate::{
+    cp::{Change, Gone, Scope},
+    model::{
+        Metadata, State,
+        instance::{Description, HIGHEST_WEIGHT, Instance, InstanceKey, wants_counted_id},
+        list::{self, Echo, Shape},
+        name::DEFAULT_CLUSTER,
+        registry::Place,
+        service::Beaten,
+    },
 };
 
 /// The parameters that describe an instance, read and checked.
@@ -102,8 +105,41 @@ pub fn register(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
 }
 
 fn put(api: &Api, place: Place<'_>, description: &Description<'_>) -> Result<Pending, Refusal> {
-    api.registry.register(place, description, api.clock.now())?;
-    Ok(Pending::Done(Reply::OK))
+    if description.ephemeral {
+        api.registry.register(place, description, api.clock.now())?;
+        return Ok(Pending::Done(Reply::OK));
+    }
+    let (key, owned) = (place.to_key(), Owned::of(description));
+    // A counted id depends on the other instances of the service.
+    let scope = match wants_counted_id(&description.metadata) {
+        true => Scope::service(&key),
+        false => Scope::instance(&key, &description.key),
+    };
+    let stored = api.cp.submit(scope, move |applied| {
+        let instance = applied.registry.prepare(key.place(), owned.describe(), applied.clock.now())?;
+        Ok((vec![Change::Instance(key, Box::new(instance))], ()))
+    });
+    Ok(Pending::Later(Box::pin(async move { stored.await.map(|()| Reply::OK) })))
+}
+
+/// A description that can wait for the store.
+struct Owned {
+    at: Gone,
+    app: Option<String>,
+    rest: Description<'static>,
+}
+
+impl Owned {
+    fn of(description: &Description<'_>) -> Self {
+        let Description { key, weight, enabled, healthy, ephemeral, ref metadata, app } = *description;
+        let rest = Description::new("", 0, "");
+        let rest = Description { weight, enabled, healthy, ephemeral, metadata: metadata.clone(), ..rest };
+        Self { at: Gone::of(&key), app: app.map(Into::into), rest }
+    }
+
+    fn describe(&self) -> Description<'_> {
+        Description { key: self.at.key(), app: self.app.as_deref(), ..self.rest.clone() }
+    }
 }
 
 /// DELETE: removes one kind; an instance that isn't there is no error.
@@ -111,8 +147,17 @@ pub fn deregister(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let params = Params::of(call);
     let described = Described::read(api, &params)?;
     let named = Named::read(&params)?;
-    api.registry.deregister(named.place(), described.key(), described.ephemeral)?;
-    Ok(Pending::Done(Reply::OK))
+    let key = described.key();
+    if described.ephemeral || api.registry.get(named.place()).is_none() {
+        api.registry.deregister(named.place(), key, described.ephemeral)?;
+        return Ok(Pending::Done(Reply::OK));
+    }
+    crate::model::name::check_cluster(key.cluster)?;
+    let (service, gone) = (named.place().to_key(), Gone::of(&key));
+    let stored = api.cp.submit(Scope::instance(&service, &key), move |_| {
+        Ok::<_, Refusal>((vec![Change::NoInstance(service, gone)], ()))
+    });
+    Ok(Pending::Later(Box::pin(async move { stored.await.map(|()| Reply::OK) })))
 }
 
 /// PUT: registers, but for modern Java clients, whose address must be there.
@@ -133,14 +178,17 @@ pub fn update(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
 fn check_exists(api: &Api, named: &Named<'_>, description: &Description<'_>) -> Result<(), Refusal> {
     let Some(service) = api.registry.get(named.place()) else {
         let Named { namespace, name } = named;
-        return Err(Refusal::failed(format_args!("service not found, namespace: {namespace}, service: {name}")));
+        return Err(Refusal::failed(format_args!(
+            "service not found, namespace: {namespace}, service: {name}"
+        )));
     };
     let state = service.state();
     let same = |known: &Instance| known.ip() == description.key.ip && known.port == description.key.port;
     if state.of_kind(description.ephemeral).iter().any(|known| same(known)) {
         return Ok(());
     }
-    let wanted = Instance::new(description.clone(), crate::model::instance::InstanceId::Simple, api.clock.now());
+    let wanted =
+        Instance::new(description.clone(), crate::model::instance::InstanceId::Simple, api.clock.now());
     Err(Refusal::failed(format_args!("instance not exist: {}", wanted.describe())))
 }
 
@@ -218,7 +266,8 @@ pub fn beat(api: &Api, call: &V1Call) -> Outcome {
     let cluster = params.optional("clusterName");
     let port_parameter = params.optional("port").map_or(Ok(0), |port| params::integer(&port))?;
     let named = Named::read(&params)?;
-    let cluster = body.as_ref().and_then(|body| body.cluster()).or(cluster.as_deref()).unwrap_or(DEFAULT_CLUSTER);
+    let cluster =
+        body.as_ref().and_then(|body| body.cluster()).or(cluster.as_deref()).unwrap_or(DEFAULT_CLUSTER);
     let (ip, port) = match &body {
         Some(body) => (Cow::Borrowed(&*body.ip), body.port),
         None => (params.optional("ip").unwrap_or_default(), port_parameter),
@@ -230,7 +279,8 @@ pub fn beat(api: &Api, call: &V1Call) -> Outcome {
     match (found, &body) {
         (Beaten::Ephemeral(instance), _) => {
             if let Some(service) = service.as_ref().filter(|_| !instance.healthy()) {
-                api.registry.set_health(service, |other| (*other == *instance && other.ephemeral).then_some(true));
+                api.registry
+                    .set_health(service, |other| (*other == *instance && other.ephemeral).then_some(true));
             }
             Ok(known(api, &instance.metadata))
         }

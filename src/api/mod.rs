@@ -11,11 +11,14 @@ pub mod unrouted;
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use nacre_middleware::Call;
 
 use crate::{
     base::clock::Clock,
-    model::{Registry, registry::Place, switches::Switches},
+    config::Settings,
+    cp,
+    model::{Registry, namespaces::Namespaces, registry::Place, switches::Switches},
 };
 use params::Params;
 use reply::Refusal;
@@ -29,8 +32,16 @@ pub struct Api {
     pub clock: Clock,
     /// All services.
     pub registry: Arc<Registry>,
-    /// The run-time switches.
-    pub switches: Arc<arc_swap::ArcSwap<Switches>>,
+    /// The run-time switches; changed by way of `cp`.
+    pub switches: Arc<ArcSwap<Switches>>,
+    /// The namespaces of the console; changed by way of `cp`.
+    pub namespaces: Arc<Namespaces>,
+    /// Changes of persistent data.
+    pub cp: cp::Handle,
+    /// What the operator decided at start.
+    pub settings: Arc<Settings>,
+    /// The address and port by which others know this node, as `ip:port`.
+    pub own_address: Box<str>,
 }
 
 /// The namespace and the checked grouped name that a request is about.

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::{
     base::json,
+    cp::WriteError,
     model::{metadata::MetadataError, name::NameError},
 };
 
@@ -63,6 +64,15 @@ impl Refusal {
 impl From<NameError> for Refusal {
     fn from(error: NameError) -> Self {
         Self::illegal(error)
+    }
+}
+
+impl From<WriteError> for Refusal {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Busy { .. } | WriteError::Stopped => Self::unavailable(error),
+            WriteError::Store(_) | WriteError::Panicked => Self::failed(error),
+        }
     }
 }
 
@@ -220,7 +230,8 @@ fn ranges(accept: &[u8]) -> Option<smallvec::SmallVec<[Range<'_>; 6]>> {
     for entry in accept.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
         let (essence, parameters) = entry.split_once(';').unwrap_or((entry, ""));
         let (essence, parameters) = (essence.trim(), parameters.trim());
-        let is_type = essence == "*" || essence.split_once('/').is_some_and(|(kind, sub)| !kind.is_empty() && !sub.is_empty());
+        let is_type = essence == "*"
+            || essence.split_once('/').is_some_and(|(kind, sub)| !kind.is_empty() && !sub.is_empty());
         if !is_type {
             return None;
         }
@@ -256,7 +267,10 @@ mod tests {
         assert_eq!(text_as(""), "text/plain;charset=UTF-8");
         assert_eq!(text_as("*/*"), "text/plain;charset=UTF-8");
         assert_eq!(text_as("application/json"), "application/json");
-        assert_eq!(text_as("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"), "text/html;charset=UTF-8");
+        assert_eq!(
+            text_as("text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"),
+            "text/html;charset=UTF-8"
+        );
         assert_eq!(text_as("image/png"), "image/png;charset=UTF-8");
         assert_eq!(text_as("nonsense"), "none");
     }

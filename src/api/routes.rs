@@ -184,7 +184,9 @@ impl Table {
         }
         match self.area(path) {
             Area::Naming => &special::NAMING,
-            _ if *method == Method::HEAD => rows.iter().find(|route| route.method == Method::GET).unwrap_or(&&special::METHOD),
+            _ if *method == Method::HEAD => {
+                rows.iter().find(|route| route.method == Method::GET).unwrap_or(&&special::METHOD)
+            }
             Area::Context if *method == Method::OPTIONS => &special::CONTEXT,
             Area::Context => &special::METHOD,
             Area::Outside => &special::OUTSIDE,
@@ -235,7 +237,13 @@ fn refused_head<B>(request: &Request<B>) -> Option<&'static Route> {
         return Some(&special::EXPECTATION);
     }
     match *request.method() {
-        Method::GET | Method::PUT | Method::POST | Method::DELETE | Method::PATCH | Method::HEAD | Method::OPTIONS => None,
+        Method::GET
+        | Method::PUT
+        | Method::POST
+        | Method::DELETE
+        | Method::PATCH
+        | Method::HEAD
+        | Method::OPTIONS => None,
         Method::TRACE => Some(&special::TRACE),
         _ => Some(&special::STRANGE),
     }
@@ -262,7 +270,9 @@ fn host_is_right<B>(request: &Request<B>) -> bool {
 
 /// Paths that a filter of the reference refuses: 500, or 400 from its container.
 fn refused_path(path: &str) -> Option<&'static Route> {
-    let escaped = |escape: &str| memchr::memmem::find(path.to_ascii_lowercase().as_bytes(), escape.as_bytes()).is_some();
+    let escaped = |escape: &str| {
+        memchr::memmem::find(path.to_ascii_lowercase().as_bytes(), escape.as_bytes()).is_some()
+    };
     if path.contains('%') && (escaped("%2f") || escaped("%5c") || escaped("%00")) {
         return Some(&special::BAD_REQUEST);
     }

@@ -75,7 +75,9 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Millis {
         Millis(match &self.0 {
-            Source::System { start } => HEAD_START_MS + u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+            Source::System { start } => {
+                HEAD_START_MS + u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+            }
             Source::Set(time) => time.monotonic_ms.load(Ordering::Relaxed),
         })
     }

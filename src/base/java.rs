@@ -121,11 +121,7 @@ pub fn parse_double(text: &str) -> Option<f64> {
         "Infinity" => f64::INFINITY,
         _ => {
             let hexadecimal = unsigned.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("0x"));
-            if hexadecimal {
-                parse_hexadecimal(&unsigned[2..])?
-            } else {
-                parse_decimal(unsigned)?
-            }
+            if hexadecimal { parse_hexadecimal(&unsigned[2..])? } else { parse_decimal(unsigned)? }
         }
     };
     Some(if negative { -magnitude } else { magnitude })
@@ -137,7 +133,9 @@ pub fn parse_float(text: &str) -> Option<f32> {
     let trimmed = text.trim_matches(|letter: char| letter <= ' ');
     let number = trimmed.strip_suffix(['f', 'F', 'd', 'D']).unwrap_or(trimmed);
     let plain = !number.is_empty()
-        && number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-' | b'e' | b'E'));
+        && number
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-' | b'e' | b'E'));
     if plain {
         // Straight to 32 bits: by way of 64 the last digit may be rounded twice.
         return number.parse().ok();
@@ -148,7 +146,8 @@ pub fn parse_float(text: &str) -> Option<f32> {
 
 fn parse_decimal(text: &str) -> Option<f64> {
     let number = text.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(text);
-    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-'));
+    let plain =
+        number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-'));
     if plain && number.bytes().any(|byte| byte.is_ascii_digit()) { number.parse().ok() } else { None }
 }
 

@@ -70,7 +70,11 @@ impl Formatter for Jackson {
         writer.write_all(&out)
     }
 
-    fn write_char_escape<W: ?Sized + io::Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
+    fn write_char_escape<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        escape: CharEscape,
+    ) -> io::Result<()> {
         let letter = match escape {
             CharEscape::Quote => '"',
             CharEscape::ReverseSolidus => '\\',

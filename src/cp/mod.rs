@@ -9,11 +9,14 @@
 //! - `store`: one file, one durable transaction at a time; heals itself after a `fault`.
 //!   `record`: what it keeps. `disk`: the file, its folder, the lock.
 //!
-//! Nothing here knows what the bytes mean; the handle above it does.
+//! None of these knows what the bytes mean. Above them:
+//! - `handle`: the door, for those who change persistent data. `change`: what a change is, and its bytes.
 
+mod change;
 mod disk;
 mod fault;
 mod group;
+mod handle;
 mod job;
 mod record;
 mod scope;
@@ -28,7 +31,9 @@ mod store_tests;
 #[cfg(test)]
 mod writer_tests;
 
+pub use change::{Change, Gone};
 pub use fault::StoreError;
+pub use handle::{Applied, Handle, OpenError};
 pub use job::{Decision, WriteError};
 pub use record::{Record, Table};
 pub use scope::Scope;

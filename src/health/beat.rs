@@ -131,7 +131,9 @@ mod tests {
 
     #[test]
     fn a_beat_is_read_leniently() {
-        let beat = read(r#"{"ip":"1.1.1.1","port":"80","weight":"2","cluster":" ","more":[1],"scheduled":false}"#).unwrap();
+        let beat =
+            read(r#"{"ip":"1.1.1.1","port":"80","weight":"2","cluster":" ","more":[1],"scheduled":false}"#)
+                .unwrap();
         let description = beat.describe("C").unwrap();
         assert_eq!((description.key.ip, description.key.port, description.key.cluster), ("1.1.1.1", 80, "C"));
         assert!((description.weight - 2.0).abs() < f64::EPSILON);

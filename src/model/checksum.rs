@@ -61,7 +61,9 @@ fn head(name: &str, state: &State) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     out.extend_from_slice(format!("{{\"invalidIPCount\":{invalid},\"name\":").as_bytes());
     json::push_string(&mut out, name);
-    out.extend_from_slice(format!(",\"ipCount\":{},\"owners\":[],\"protectThreshold\":", state.len()).as_bytes());
+    out.extend_from_slice(
+        format!(",\"ipCount\":{},\"owners\":[],\"protectThreshold\":", state.len()).as_bytes(),
+    );
     push_threshold(&mut out, definition.protect_threshold);
     out.extend_from_slice(b",\"clusters\":[");
     for (index, cluster) in clusters.into_iter().enumerate() {
@@ -88,9 +90,13 @@ fn push_cluster(out: &mut Vec<u8>, cluster: &Cluster) {
     out.extend_from_slice(b"{\"healthChecker\":");
     push_checker(out, cluster.health_checker.as_ref());
     let Cluster { default_port, check_port, use_instance_port, .. } = cluster;
-    out.extend_from_slice(format!(",\"defIPPort\":{default_port},\"defCkport\":{check_port},\"name\":").as_bytes());
+    out.extend_from_slice(
+        format!(",\"defIPPort\":{default_port},\"defCkport\":{check_port},\"name\":").as_bytes(),
+    );
     json::push_string(out, &cluster.name);
-    out.extend_from_slice(format!(",\"useIPPort4Check\":{use_instance_port},\"sitegroup\":\"\"}}").as_bytes());
+    out.extend_from_slice(
+        format!(",\"useIPPort4Check\":{use_instance_port},\"sitegroup\":\"\"}}").as_bytes(),
+    );
 }
 
 /// A checker without its type, which this text leaves out.

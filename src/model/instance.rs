@@ -83,13 +83,15 @@ fn compare(one: &InstanceKey<'_>, other: &InstanceKey<'_>) -> Ordering {
         return start;
     }
     let (mut left_port, mut right_port) = ([0; 12], [0; 12]);
-    let (left_port, right_port) = (port_text(one.port, &mut left_port), port_text(other.port, &mut right_port));
+    let (left_port, right_port) =
+        (port_text(one.port, &mut left_port), port_text(other.port, &mut right_port));
     if left.len() == right.len() && !left_port.is_empty() && !right_port.is_empty() {
         // Both end in a colon, so neither is the beginning of the other.
         return left_port.cmp(right_port).then_with(|| tail(one).cmp(tail(other)));
     }
     let left = left[common..].iter().chain(b":").chain(left_port).copied().chain(b"unknown:".iter().copied());
-    let right = right[common..].iter().chain(b":").chain(right_port).copied().chain(b"unknown:".iter().copied());
+    let right =
+        right[common..].iter().chain(b":").chain(right_port).copied().chain(b"unknown:".iter().copied());
     left.chain(tail(one)).cmp(right.chain(tail(other)))
 }
 
@@ -365,8 +367,10 @@ mod tests {
 
     #[test]
     fn keys_sort_like_their_texts() {
-        let keys = [("10.0.0.1", 80, "A"), ("10.0.0.1", 80, "A-b"), ("10.0.0.1", 0, "A"), ("10.0.0.1", 8080, "A")];
-        let keys = keys.into_iter().chain([("10.0.0.10", 80, "A"), ("10.0.0.1", 9, "B"), ("10.0.0.1", -1, "A")]);
+        let keys =
+            [("10.0.0.1", 80, "A"), ("10.0.0.1", 80, "A-b"), ("10.0.0.1", 0, "A"), ("10.0.0.1", 8080, "A")];
+        let keys =
+            keys.into_iter().chain([("10.0.0.10", 80, "A"), ("10.0.0.1", 9, "B"), ("10.0.0.1", -1, "A")]);
         let keys: Vec<_> = keys.map(|(ip, port, cluster)| InstanceKey { ip, port, cluster }).collect();
         for one in &keys {
             for other in &keys {

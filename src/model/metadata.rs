@@ -220,7 +220,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> String {
-        text.parse::<Metadata>().map_or_else(|error| error.to_string(), |metadata| metadata.json().to_string())
+        text.parse::<Metadata>()
+            .map_or_else(|error| error.to_string(), |metadata| metadata.json().to_string())
     }
 
     #[test]
@@ -239,7 +240,9 @@ mod tests {
         assert_eq!(read(","), "{}");
         assert_eq!(read("=b"), r#"{"":"b"}"#);
         assert_eq!(read(" a= b "), r#"{" a":" b "}"#);
-        for wrong in ["a=", "a=b=c", "word", "a=1,,b=2", "[1]", "\"text\"", r#"{"a":{"b":1}}"#, r#"{"a":[1]}"#, "{"] {
+        for wrong in
+            ["a=", "a=b=c", "word", "a=1,,b=2", "[1]", "\"text\"", r#"{"a":{"b":1}}"#, r#"{"a":[1]}"#, "{"]
+        {
             assert_eq!(read(wrong), format!("metadata format incorrect:{wrong}"));
         }
     }

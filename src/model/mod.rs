@@ -15,6 +15,7 @@ pub mod instance;
 pub mod list;
 pub mod metadata;
 pub mod name;
+pub mod namespaces;
 pub mod registry;
 pub mod selector;
 pub mod service;

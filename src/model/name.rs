@@ -80,7 +80,9 @@ pub enum NameError {
 /// [`NameError::Format`] or [`NameError::EmptyGroup`].
 pub fn check_format(name: &str) -> Result<(), NameError> {
     match name.split_once(SEPARATOR) {
-        Some((_, rest)) if rest.chars().all(|letter| letter == '@') && rest.len() % 2 == 0 => Err(NameError::Format),
+        Some((_, rest)) if rest.chars().all(|letter| letter == '@') && rest.len() % 2 == 0 => {
+            Err(NameError::Format)
+        }
         None => Err(NameError::Format),
         Some(("", _)) => Err(NameError::EmptyGroup),
         Some(_) => Ok(()),

@@ -16,7 +16,7 @@ use super::{
     cluster::Cluster,
     instance::{Description, InstanceId, wants_counted_id},
     name::{self, NameError},
-    service::{Draft, Removed, Touched},
+    service::{Draft, Instances, Removed, Touched},
 };
 use crate::base::clock::Millis;
 
@@ -67,7 +67,7 @@ pub struct Registry {
     max_name_bytes: usize,
 }
 
-/// What became of a list of instances that were put in the place of another.
+/// Gives the new value of an instance, or nothing to leave it.
 pub type Update<'a> = &'a mut dyn FnMut(&Instance) -> Option<Instance>;
 
 impl Registry {
@@ -130,6 +130,18 @@ impl Registry {
             return Ok(service);
         }
         self.check_creatable(place)?;
+        Ok(self.get_or_insert(place, definition, now))
+    }
+
+    fn get_or_insert(
+        &self,
+        place: Place<'_>,
+        definition: impl FnOnce() -> Definition,
+        now: Millis,
+    ) -> Arc<Service> {
+        if let Some(service) = self.get(place) {
+            return service;
+        }
         let new = Service::new(place.to_key(), definition(), now);
         let services = self.services.pin();
         let service = services.get_or_insert(new.key.clone(), Arc::clone(&new));
@@ -137,7 +149,7 @@ impl Registry {
             tracing::info!(service = %new.key, "service made");
             self.changes.made(&new);
         }
-        Ok(Arc::clone(service))
+        Arc::clone(service)
     }
 
     /// Checks whether a service could be made at `place`.
@@ -152,7 +164,11 @@ impl Registry {
     ///
     /// # Errors
     /// [`Removed`] if the service is gone.
-    pub fn write<T>(&self, service: &Arc<Service>, change: impl FnOnce(&mut Draft) -> T) -> Result<T, Removed> {
+    pub fn write<T>(
+        &self,
+        service: &Arc<Service>,
+        change: impl FnOnce(&mut Draft) -> T,
+    ) -> Result<T, Removed> {
         let (result, touched) = service.write(change)?;
         self.report(service, touched);
         Ok(result)
@@ -170,12 +186,55 @@ impl Registry {
     ///
     /// # Errors
     /// [`NameError`] for a name that can't be made. The service stays made when it is the cluster that can't.
-    pub fn register(&self, place: Place<'_>, described: &Description<'_>, now: Millis) -> Result<(), NameError> {
+    pub fn register(
+        &self,
+        place: Place<'_>,
+        described: &Description<'_>,
+        now: Millis,
+    ) -> Result<(), NameError> {
         loop {
             let service = self.get_or_make(place, Definition::default, now)?;
             match self.write(&service, |draft| put(draft, described.clone(), now)) {
                 Ok(done) => return done,
                 Err(Removed) => {}
+            }
+        }
+    }
+
+    /// What registering a described instance would put in the place of what is there, for a change that must be
+    /// durable first; the service is made where needed, since it is made even for a cluster that is refused.
+    ///
+    /// # Errors
+    /// As [`Registry::register`].
+    pub fn prepare(
+        &self,
+        place: Place<'_>,
+        described: Description<'_>,
+        now: Millis,
+    ) -> Result<Instance, NameError> {
+        let state = self.get_or_make(place, Definition::default, now)?.state();
+        if state.definition.cluster(described.key.cluster).is_none() {
+            name::check_cluster(described.key.cluster)?;
+        }
+        Ok(registered(state.of_kind(described.ephemeral), described, now))
+    }
+
+    /// Puts an instance exactly as it is in the place of the one with its key; makes service and cluster as needed.
+    ///
+    /// For what was decided and checked before: names are not looked at.
+    pub fn place(&self, place: Place<'_>, instance: Instance, now: Millis) {
+        let instance = Arc::new(instance);
+        loop {
+            let service = self.get_or_insert(place, Definition::default, now);
+            let written = self.write(&service, |draft| {
+                add_cluster(draft, instance.cluster());
+                let instances = draft.of_kind(instance.ephemeral);
+                instances.remove(&instance.key());
+                instances.insert(Arc::clone(&instance));
+                draft.touched.instances = true;
+            });
+            if written.is_ok() {
+                return;
             }
         }
     }
@@ -186,7 +245,12 @@ impl Registry {
     ///
     /// # Errors
     /// [`NameError::ClusterCharacters`], in a known service only.
-    pub fn deregister(&self, place: Place<'_>, key: InstanceKey<'_>, ephemeral: bool) -> Result<bool, NameError> {
+    pub fn deregister(
+        &self,
+        place: Place<'_>,
+        key: InstanceKey<'_>,
+        ephemeral: bool,
+    ) -> Result<bool, NameError> {
         let Some(service) = self.get(place) else { return Ok(false) };
         let removed = self.write(&service, |draft| {
             make_cluster(draft, key.cluster)?;
@@ -222,11 +286,41 @@ impl Registry {
         }
     }
 
+    /// Removes those of `gone` that are still there and of which `agrees` still holds: a beat may have come meanwhile.
+    ///
+    /// Tells how many went.
+    pub fn remove_silent(
+        &self,
+        service: &Arc<Service>,
+        gone: &[Arc<Instance>],
+        agrees: impl Fn(&Instance) -> bool,
+    ) -> u64 {
+        let removed = self.write(service, |draft| {
+            let mut removed = 0;
+            for instance in gone {
+                let current = draft.ephemeral.get(&instance.key());
+                if current.is_some_and(|current| agrees(current)) {
+                    draft.ephemeral.remove(&instance.key());
+                    removed += 1;
+                }
+            }
+            draft.touched.instances |= removed > 0;
+            removed
+        });
+        removed.unwrap_or(0)
+    }
+
     /// Puts a whole list of one kind in the place of what is there; makes the service where needed.
     ///
     /// # Errors
     /// [`NameError`] for a name that can't be made, of the service or of a cluster; nothing is replaced then.
-    pub fn replace_all(&self, place: Place<'_>, ephemeral: bool, list: &[Instance], now: Millis) -> Result<(), NameError> {
+    pub fn replace_all(
+        &self,
+        place: Place<'_>,
+        ephemeral: bool,
+        list: &[Instance],
+        now: Millis,
+    ) -> Result<(), NameError> {
         loop {
             let service = self.get_or_make(place, Definition::default, now)?;
             let written = self.write(&service, |draft| {
@@ -246,13 +340,11 @@ impl Registry {
 
     /// Gives a service this definition, making the service where needed.
     ///
-    /// The clusters of ephemeral instances that came meanwhile stay.
-    ///
-    /// # Errors
-    /// [`NameError`] for a name that can't be made.
-    pub fn define(&self, place: Place<'_>, definition: &Definition, now: Millis) -> Result<(), NameError> {
+    /// Clusters that registrations made meanwhile stay. For what was decided and checked before: names are not
+    /// looked at.
+    pub fn define(&self, place: Place<'_>, definition: &Definition, now: Millis) {
         loop {
-            let service = self.get_or_make(place, || definition.clone(), now)?;
+            let service = self.get_or_insert(place, || definition.clone(), now);
             let written = self.write(&service, |draft| {
                 let mut merged = definition.clone();
                 for cluster in &draft.definition.clusters {
@@ -262,9 +354,8 @@ impl Registry {
                 }
                 *draft.define() = merged;
             });
-            match written {
-                Ok(()) => return Ok(()),
-                Err(Removed) => {}
+            if written.is_ok() {
+                return;
             }
         }
     }
@@ -292,10 +383,18 @@ impl Registry {
 /// Puts an instance into a draft.
 fn put(draft: &mut Draft, described: Description<'_>, now: Millis) -> Result<(), NameError> {
     make_cluster(draft, described.key.cluster)?;
-    let ephemeral = described.ephemeral;
-    let instances = draft.of_kind(ephemeral);
-    let known = instances.get(&described.key).cloned();
-    let id = match &known {
+    let instances = draft.of_kind(described.ephemeral);
+    let instance = registered(instances, described, now);
+    replace(instances, instance);
+    draft.touched.instances = true;
+    Ok(())
+}
+
+/// The instance that registering `described` among `instances` of its kind gives: a known key keeps id and health.
+#[must_use]
+pub fn registered(instances: &Instances, described: Description<'_>, now: Millis) -> Instance {
+    let known = instances.get(&described.key);
+    let id = match known {
         Some(known) => known.id.clone(),
         None if wants_counted_id(&described.metadata) => next_counted_id(instances),
         None => InstanceId::Simple,
@@ -304,19 +403,17 @@ fn put(draft: &mut Draft, described: Description<'_>, now: Millis) -> Result<(),
     if let Some(known) = known {
         instance.set_healthy(known.healthy());
     }
-    replace(instances, instance);
-    draft.touched.instances = true;
-    Ok(())
+    instance
 }
 
-fn replace(instances: &mut super::service::Instances, instance: Instance) {
+fn replace(instances: &mut Instances, instance: Instance) {
     // An ordered set keeps the old of two equal members where they differ in what doesn't order them.
     instances.remove(&instance.key());
     instances.insert(Arc::new(instance));
 }
 
 /// The smallest number that isn't yet the id of an instance of this kind.
-fn next_counted_id(instances: &super::service::Instances) -> InstanceId {
+fn next_counted_id(instances: &Instances) -> InstanceId {
     let number = |instance: &Arc<Instance>| match &instance.id {
         InstanceId::Given(id) => id.parse().ok(),
         InstanceId::Simple | InstanceId::Missing => None,
@@ -335,6 +432,12 @@ fn make_cluster(draft: &mut Draft, cluster: &str) -> Result<(), NameError> {
         return Ok(());
     }
     name::check_cluster(cluster)?;
-    draft.define().clusters.push(Cluster::plain(cluster));
+    add_cluster(draft, cluster);
     Ok(())
+}
+
+fn add_cluster(draft: &mut Draft, cluster: &str) {
+    if draft.definition.cluster(cluster).is_none() {
+        draft.define().clusters.push(Cluster::plain(cluster));
+    }
 }

@@ -15,11 +15,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Instance, Metadata, ServiceKey,
-    checksum::Checksum,
-    cluster::Cluster,
-    list::Answers,
-    selector::Selector,
+    Instance, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers, selector::Selector,
 };
 use crate::base::clock::Millis;
 
@@ -311,6 +307,12 @@ impl Service {
         }
         *removed = true;
         true
+    }
+
+    /// Whether it has been removed from the registry.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        *self.removed.lock()
     }
 
     /// Whether a report about it is waiting to be taken.

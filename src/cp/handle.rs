@@ -1,0 +1,173 @@
+//! The door to persistent data: decide, make durable, apply.
+
+use std::{future::Future, path::Path, sync::Arc};
+
+use arc_swap::ArcSwap;
+
+use super::{
+    change::Change,
+    fault::StoreError,
+    job::{Decision, WriteError},
+    record::Table,
+    scope::Scope,
+    status::{StoreHealth, WriterStats},
+    store::Store,
+    writer::{Writer, WriterHandle},
+};
+use crate::{
+    base::clock::Clock,
+    model::{InstanceKey, Registry, ServiceKey, namespaces::Namespaces, switches::Switches},
+};
+
+/// Where applied changes become visible.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// Services and instances.
+    pub registry: Arc<Registry>,
+    /// Switches.
+    pub switches: Arc<ArcSwap<Switches>>,
+    /// Namespaces of the console.
+    pub namespaces: Arc<Namespaces>,
+    /// The time of what is applied.
+    pub clock: Clock,
+}
+
+/// Takes changes of persistent data; cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    writer: WriterHandle,
+    applied: Applied,
+}
+
+/// The store can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It can't be opened or read.
+    #[error("the store in {folder} can't be used: {}", .source.reason())]
+    Store {
+        /// Where it lies.
+        folder: String,
+        /// What happened.
+        source: StoreError,
+    },
+    /// A value isn't what this version writes.
+    #[error("the store in {folder} holds a value of table {table:?} that this version can't read: {source}")]
+    Value {
+        /// Where it lies.
+        folder: String,
+        /// Which kind.
+        table: Table,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+    /// No thread for the writer.
+    #[error("no thread for the store")]
+    Thread(#[source] std::io::Error),
+}
+
+impl Handle {
+    /// Opens the store in `folder`, applies what lies in it, and starts the writer.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing serves then, since serving without what was registered would be a lie.
+    pub fn open(folder: &Path, applied: Applied) -> Result<Self, OpenError> {
+        let name = || folder.display().to_string();
+        let failed = |source| OpenError::Store { folder: name(), source };
+        let mut store = Store::open(folder).map_err(failed)?;
+        for table in Table::ALL {
+            let mut wrong = None;
+            let now = applied.clock.now();
+            let loaded = store.load(table, |_, value| match Change::read(table, value, now) {
+                Ok(change) => applied.apply(change),
+                Err(error) => wrong = Some(error),
+            });
+            loaded.map_err(failed)?;
+            if let Some(source) = wrong {
+                return Err(OpenError::Value { folder: name(), table, source });
+            }
+        }
+        let writer = Writer::spawn(store).map_err(OpenError::Thread)?;
+        Ok(Self { writer, applied })
+    }
+
+    /// Lets `decide` say what changes, when all earlier changes within `scope` are applied; ready when its changes
+    /// are on disk and visible.
+    ///
+    /// `decide` runs on the writer's thread: it should be short, and see only what `scope` names.
+    ///
+    /// # Errors
+    /// What `decide` says, or a [`WriteError`]; nothing changed then.
+    pub fn submit<T, E, D>(
+        &self,
+        scope: Scope,
+        decide: D,
+    ) -> impl Future<Output = Result<T, E>> + Send + use<T, E, D>
+    where
+        T: Send + 'static,
+        E: From<WriteError> + Send + 'static,
+        D: FnOnce(&Applied) -> Result<(Vec<Change>, T), E> + Send + 'static,
+    {
+        let applied = self.applied.clone();
+        self.writer.submit(scope, move || {
+            let (changes, answer) = decide(&applied)?;
+            let records = changes.iter().flat_map(Change::records).collect();
+            Ok(Decision::new(records, move || {
+                changes.into_iter().for_each(|change| applied.apply(change));
+                answer
+            }))
+        })
+    }
+
+    /// Whether writing works.
+    #[must_use]
+    pub fn health(&self) -> StoreHealth {
+        self.writer.health()
+    }
+
+    /// What was written so far.
+    #[must_use]
+    pub fn stats(&self) -> WriterStats {
+        self.writer.stats()
+    }
+
+    /// Finishes what is queued and closes the store.
+    pub async fn stop(&self) {
+        self.writer.stop().await;
+    }
+}
+
+impl Scope {
+    /// The scope of a change to one instance of a service.
+    #[must_use]
+    pub fn instance(service: &ServiceKey, instance: &InstanceKey<'_>) -> Self {
+        Self::Instance { service: service.to_string().into(), instance: instance.text().into() }
+    }
+
+    /// The scope of a change to a whole service.
+    #[must_use]
+    pub fn service(service: &ServiceKey) -> Self {
+        Self::Service(service.to_string().into())
+    }
+}
+
+impl Applied {
+    /// Makes a change visible.
+    fn apply(&self, change: Change) {
+        let now = self.clock.now();
+        match change {
+            Change::Instance(service, instance) => self.registry.place(service.place(), *instance, now),
+            Change::NoInstance(service, gone) => {
+                if let Err(error) = self.registry.deregister(service.place(), gone.key(), false) {
+                    tracing::error!(%service, %error, "a stored instance could not be removed");
+                }
+            }
+            Change::Service(service, definition) => self.registry.define(service.place(), &definition, now),
+            Change::NoService(service, _) => {
+                self.registry.remove(service.place());
+            }
+            Change::Switches(switches) => self.switches.store(Arc::from(switches)),
+            Change::Namespace(namespace) => self.namespaces.put(&namespace),
+            Change::NoNamespace(id) => self.namespaces.remove(&id),
+        }
+    }
+}
