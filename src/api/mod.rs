@@ -3,11 +3,18 @@
 //! An endpoint reads its parameters, calls one function and writes the answer.
 
 pub mod agent;
+pub mod catalog;
+pub mod cluster;
+pub mod health;
 pub mod instance;
 pub mod params;
+pub mod raft;
 pub mod reply;
 pub mod routes;
+pub mod service;
+pub mod typed;
 pub mod unrouted;
+pub mod whole_instance;
 
 use std::sync::Arc;
 

@@ -3,3 +3,4 @@
 pub mod clock;
 pub mod java;
 pub mod json;
+pub mod net;

@@ -194,9 +194,8 @@ impl Registry {
     ) -> Result<(), NameError> {
         loop {
             let service = self.get_or_make(place, Definition::default, now)?;
-            match self.write(&service, |draft| put(draft, described.clone(), now)) {
-                Ok(done) => return done,
-                Err(Removed) => {}
+            if let Ok(done) = self.write(&service, |draft| put(draft, described.clone(), now)) {
+                return done;
             }
         }
     }
@@ -331,9 +330,8 @@ impl Registry {
                 draft.touched.instances = true;
                 Ok(())
             });
-            match written {
-                Ok(done) => return done,
-                Err(Removed) => {}
+            if let Ok(done) = written {
+                return done;
             }
         }
     }
