@@ -1,7 +1,8 @@
 package main
 
 // Subscriptions. Without push the SDK asks again after cacheMillis, 10 s for those who get pushes, 3 s for others. A
-// change is made right after a question and must be heard within 2 s, so only a push can have brought it.
+// change is made right after a question and must be heard within 2 s, and the SDK must have been told to ask rarely,
+// so only a push can have brought it.
 
 import (
 	"fmt"
@@ -15,6 +16,8 @@ import (
 
 const (
 	pushLimit = 2 * time.Second
+	// What the SDK is told, in ms.
+	rarely = 5000
 	// After this no push of a change is due any more; Nacos pushes up to 1 s late.
 	quiet = 1500 * time.Millisecond
 )
@@ -42,6 +45,25 @@ func listen(w *world, service string) (*ear, error) {
 	e := &ear{}
 	e.param = &vo.SubscribeParam{ServiceName: service, SubscribeCallback: e.hear}
 	return e, w.sdk.Subscribe(e.param)
+}
+
+// listenToOne subscribes to a service with one instance, and wants to be told that pushes will come.
+func listenToOne(w *world, service string) (*ear, error) {
+	if err := w.other.register(at(service, 8001)); err != nil {
+		return nil, err
+	}
+	e, err := listen(w, service)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.hears(pushLimit, "8001 map[]"); err != nil {
+		return nil, err
+	}
+	kept, err := w.sdk.GetService(vo.GetServiceParam{ServiceName: service})
+	if err == nil && kept.CacheMillis <= rarely {
+		err = fmt.Errorf("wanted an answer that says to be pushed to, came one with cacheMillis %d", kept.CacheMillis)
+	}
+	return e, err
 }
 
 func (e *ear) hear(hosts []model.SubscribeService, _ error) {
@@ -97,18 +119,14 @@ func subscribe(w *world) error {
 
 func push(w *world) error {
 	service := w.service("push")
-	one, two := at(service, 8001), at(service, 8002)
-	if err := w.other.register(one); err != nil {
-		return err
-	}
-	e, err := listen(w, service)
+	two := at(service, 8002)
+	e, err := listenToOne(w, service)
 	if err != nil {
 		return err
 	}
 	changed := two
 	changed.metadata = map[string]string{"a": "b"}
 	return first(
-		func() error { return e.hears(pushLimit, "8001 map[]") },
 		func() error { return w.other.register(two) },
 		func() error { return e.hears(pushLimit, "8001 map[]", "8002 map[]") },
 		func() error { return w.other.register(changed) },
@@ -120,15 +138,11 @@ func push(w *world) error {
 
 func pushEmpty(w *world) error {
 	service := w.service("push-empty")
-	if err := w.other.register(at(service, 8001)); err != nil {
-		return err
-	}
-	e, err := listen(w, service)
+	e, err := listenToOne(w, service)
 	if err != nil {
 		return err
 	}
 	return first(
-		func() error { return e.hears(pushLimit, "8001 map[]") },
 		func() error { return w.other.deregister(at(service, 8001)) },
 		func() error { return e.hears(pushLimit) },
 	)
@@ -138,14 +152,8 @@ func pushEmpty(w *world) error {
 func pushLarge(w *world) error {
 	service := w.service("push-large")
 	wanted := []string{"8001 map[]"}
-	if err := w.other.register(at(service, 8001)); err != nil {
-		return err
-	}
-	e, err := listen(w, service)
+	e, err := listenToOne(w, service)
 	if err != nil {
-		return err
-	}
-	if err := e.hears(pushLimit, wanted...); err != nil {
 		return err
 	}
 	for port := uint64(8002); port <= 8040; port++ {
