@@ -8,12 +8,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    api::{Api, routes::Table},
+    api::{Api, node::Node, routes::Table},
     base::{clock::Clock, net},
     config::{Loaded, Settings, own_address},
     cp::{self, Applied},
     health::{empty, sweep::Sweeper},
     model::{Registry, change::Changes},
+    push::{self, Push},
     server::Server,
     stack,
 };
@@ -44,12 +45,17 @@ enum StartError {
     OwnAddress(io::Error),
     #[error("{0}")]
     Store(#[from] cp::OpenError),
+    #[error("the system gives no random bytes for the key of login tokens: {0}")]
+    Key(io::Error),
+    #[error("no UDP socket for pushes: {0}")]
+    Push(io::Error),
     #[error("signals can't be received: {0}")]
     Signals(io::Error),
 }
 
 async fn serve(loaded: Loaded) -> Result<(), StartError> {
     let settings = Arc::new(loaded.settings);
+    raise_open_files(settings.http.max_connections);
     let mut signals = Signals::new().map_err(StartError::Signals)?;
     let port = settings.server.port;
     let listener =
@@ -68,12 +74,24 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
     let stopped = CancellationToken::new();
     let tasks = TaskTracker::new();
     spawn_health(&tasks, &stopped, &applied, &changes, &settings);
+    let push = Push::new(&settings.push);
+    let pushing = push::Sender {
+        push: push.clone(),
+        clock: clock.clone(),
+        registry: Arc::clone(&applied.registry),
+        changes,
+        switches: Arc::clone(&applied.switches),
+        socket: push::open(settings.server.address, port).map_err(StartError::Push)?,
+    };
+    tasks.spawn(pushing.run(stopped.clone()));
     let api = Arc::new(Api {
+        node: Node::new(clock.wall_ms()).map_err(StartError::Key)?,
         clock,
         registry: applied.registry,
         switches: applied.switches,
         namespaces: applied.namespaces,
         cp: cp.clone(),
+        push,
         own_address: format!("{}:{port}", own.host).into(),
         settings: Arc::clone(&settings),
     });
@@ -96,6 +114,21 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
     tasks.wait().await;
     cp.stop().await;
     Ok(())
+}
+
+/// Raises the soft limit of open files to the hard one; warns where even that is below what the settings allow.
+fn raise_open_files(max_connections: usize) {
+    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        Ok(limit) if limit < max_connections as u64 => {
+            tracing::warn!(
+                limit,
+                max_connections,
+                "the limit of open files is below nacre.http.max-connections"
+            );
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files can't be raised"),
+    }
 }
 
 fn spawn_health(

@@ -94,7 +94,6 @@ where
         let HttpSettings { idle_timeout, head_timeout, write_timeout, max_head_bytes, .. } = self.settings;
         let patience = Patience { idle: idle_timeout, head: head_timeout, write: write_timeout };
         let connection = http1::Builder::new()
-            .pipeline_flush(true)
             .header_read_timeout(None)
             .max_buf_size(max_head_bytes + BEHIND_HEAD)
             .serve_connection(TokioIo::new(stream), entry);

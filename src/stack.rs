@@ -14,6 +14,7 @@ use nacre_middleware::{
     V1Response,
     collect::{CollectLayer, Limits, Routed},
     envelope::EnvelopeLayer,
+    traffic_revise::TrafficReviseLayer,
 };
 use tower::ServiceBuilder;
 use tower_service::Service;
@@ -21,6 +22,7 @@ use tower_service::Service;
 use crate::api::{
     Api, V1Call, reply,
     routes::{Handler, Pending, Row},
+    traffic::Gate,
 };
 
 /// What happens to a request, outermost first. Change the order only with the order test.
@@ -31,9 +33,11 @@ pub fn v1<B>(
 where
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
 {
+    let gate = Gate::new(Arc::clone(&api.switches));
     ServiceBuilder::new()
         .layer(CollectLayer::new(limits)) // whole body in memory, capped; from here on a Call
         .layer(EnvelopeLayer) // dresses whatever is answered below; refuses preflights
+        .layer(TrafficReviseLayer::new(gate)) // what the switches shut: limited addresses, a node that isn't up
         .service(Endpoints { api })
 }
 

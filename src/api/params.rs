@@ -91,6 +91,22 @@ impl<'a> Params<'a> {
         })
     }
 
+    /// A boolean of a typed entry; absent or empty is `default`.
+    ///
+    /// # Errors
+    /// 500 where it is none of `true on yes 1 false off no 0` in any case.
+    pub fn boolean(&self, name: &str, default: bool) -> Result<bool, Refusal> {
+        let Some(text) = self.get(name).filter(|text| !text.is_empty()) else { return Ok(default) };
+        let is_one_of = |words: [&str; 4]| words.iter().any(|word| text.trim().eq_ignore_ascii_case(word));
+        if is_one_of(["true", "on", "yes", "1"]) {
+            Ok(true)
+        } else if is_one_of(["false", "off", "no", "0"]) {
+            Ok(false)
+        } else {
+            Err(Refusal::failed(format_args!("Invalid boolean value [{text}]")))
+        }
+    }
+
     /// The grouped name: `serviceName` or, where that is blank, `dom`, with the group before it.
     ///
     /// # Errors
@@ -98,10 +114,12 @@ impl<'a> Params<'a> {
     pub fn service_name(&self) -> Result<Cow<'_, str>, Refusal> {
         match self.grouped_name() {
             None => Err(Refusal::missing("serviceName")),
-            Some(name) => Ok(match self.charset {
-                None => name,
-                Some(_) => Cow::Owned(self.resolve(&name).into_owned()),
-            }),
+            // Trimmed as a whole: blanks before the group go, those behind it stay.
+            Some(Cow::Owned(name)) if self.charset.is_some() || trim(&name).len() < name.len() => {
+                Ok(Cow::Owned(self.resolve(&name).into_owned()))
+            }
+            Some(Cow::Borrowed(name)) => Ok(self.resolve(name)),
+            Some(name) => Ok(name),
         }
     }
 
@@ -251,7 +269,7 @@ mod tests {
     fn names_are_grouped() {
         let name = |query: &'static str| Params::read(query, b"").service_name().map(Cow::into_owned).ok();
         assert_eq!(name("serviceName=%20a%20"), Some("DEFAULT_GROUP@@a".into()));
-        assert_eq!(name("serviceName=a&groupName=%20G"), Some(" G@@a".into()));
+        assert_eq!(name("serviceName=a&groupName=%20G%20"), Some("G @@a".into()));
         assert_eq!(name("serviceName=G@@a&groupName=H"), Some("G@@a".into()));
         assert_eq!(name("serviceName=&dom=a&groupName="), Some("DEFAULT_GROUP@@a".into()));
         assert_eq!(name("serviceName=%20"), Some(String::new()));

@@ -39,6 +39,12 @@ impl Refusal {
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, text: text.to_string() }
     }
 
+    /// 403: not from there.
+    #[must_use]
+    pub fn forbidden(text: impl fmt::Display) -> Self {
+        Self { status: StatusCode::FORBIDDEN, text: text.to_string() }
+    }
+
     /// 503: not now.
     #[must_use]
     pub fn unavailable(text: impl fmt::Display) -> Self {
