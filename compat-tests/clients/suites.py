@@ -3,12 +3,15 @@
 Place: used by `run` and `prove`. All that is built or fetched goes to `.build`; an unchanged suite isn't built again.
 """
 
+import atexit
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -59,7 +62,11 @@ class Suite:
     def environment(self):
         """Ours, without HTTP proxies: a suite talks to the address that it is given and to nothing else."""
         kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        return kept | {"NODE_PATH": str(BUILD / "node" / "node_modules"), "PYTHONDONTWRITEBYTECODE": "1"}
+        return kept | {
+            "NODE_PATH": str(BUILD / "node" / "node_modules"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TMPDIR": str(scratch()),
+        }
 
     def start(self, *args, **pipes):
         return subprocess.Popen(self.command(*args), env=self.environment(), text=True, **pipes)
@@ -73,6 +80,14 @@ class Suite:
             raise CannotBuild(f"{' '.join(map(str, command))}\n{done.stdout[-2000:]}")
 
 
+@functools.cache
+def scratch():
+    """Where the SDKs write their caches and logs: a suite that is killed can't remove its own, so it's done here."""
+    folder = Path(tempfile.mkdtemp(prefix="clients-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def build_java(suite):
     suite.tool("mvn", "-B", "-q", "process-classes")
 
@@ -80,7 +95,7 @@ def build_java(suite):
 def java_command(suite):
     classpath = (suite.built / "classpath").read_text().strip()
     # Quick to start, and quiet on a machine whose cores are shared with the server.
-    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp",
+    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", f"-Djava.io.tmpdir={scratch()}", "-cp",
             f"{suite.built / 'classes'}:{classpath}", "suite.Suite"]
 
 

@@ -83,8 +83,8 @@ final class AliveChecks {
 
     /** A process that registers an instance and then only beats. It dies with this one. */
     private static Process startChild(World world, String service, Instance instance) throws Exception {
-        Process child = new ProcessBuilder(ProcessHandle.current().info().command().orElse("java"), "-cp",
-                System.getProperty("java.class.path"), "suite.Suite", world.server, "--child", service, instance.getIp(),
+        Process child = new ProcessBuilder(ProcessHandle.current().info().command().orElse("java"),
+                "-Djava.io.tmpdir=" + System.getProperty("java.io.tmpdir"), "-cp", System.getProperty("java.class.path"), "suite.Suite", world.server, "--child", service, instance.getIp(),
                 Integer.toString(instance.getPort()), new ObjectMapper().writeValueAsString(instance.getMetadata()))
                 .redirectError(ProcessBuilder.Redirect.INHERIT).start();
         try (BufferedReader out = child.inputReader()) {
