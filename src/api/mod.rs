@@ -30,7 +30,6 @@ pub mod traffic;
 pub mod typed;
 pub mod unrouted;
 pub mod web;
-pub mod whole_instance;
 
 use std::sync::Arc;
 
