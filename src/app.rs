@@ -1,23 +1,20 @@
 //! Builds the parts in order, wires them, waits, stops them: alone knows all modules.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{io, net::SocketAddr, process::ExitCode, sync::Arc};
 
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::TokioIo;
-use nacre_middleware::collect::{Limits, Routed};
-use tokio::net::TcpListener;
-use tower_service::Service as _;
+use hyper::body::Incoming;
+use nacre_middleware::collect::Limits;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     api::{Api, node::Node, routes::Table},
-    base::clock::Clock,
-    config::{Loaded, own_address},
+    base::{clock::Clock, net},
+    config::{Loaded, Settings, own_address},
     cp::{self, Applied},
+    health::{empty, sweep::Sweeper},
     model::{Registry, change::Changes},
+    server::Server,
     stack,
 };
 
@@ -38,21 +35,29 @@ fn failed(reason: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Why the server doesn't start.
+/// Why the server doesn't start; the text tells the operator what to do.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    #[error("{0}")]
-    Io(#[from] std::io::Error),
+    #[error("can't listen on port {port} (server.port): {source}; is another server running there?")]
+    Listen { port: u16, source: io::Error },
+    #[error("the machine doesn't tell its addresses: {0}; give the own one with nacos.server.ip")]
+    OwnAddress(io::Error),
     #[error("{0}")]
     Store(#[from] cp::OpenError),
+    #[error("the system gives no random bytes: {0}")]
+    Random(io::Error),
+    #[error("signals can't be received: {0}")]
+    Signals(io::Error),
 }
 
 async fn serve(loaded: Loaded) -> Result<(), StartError> {
     let settings = Arc::new(loaded.settings);
-    let listening = settings.server.address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
-    let listener = TcpListener::bind(SocketAddr::new(listening, settings.server.port)).await?;
-    let port = listener.local_addr()?.port();
-    let own = own_address::find(&settings.own_address)?;
+    let mut signals = Signals::new().map_err(StartError::Signals)?;
+    let port = settings.server.port;
+    let listener =
+        net::listen(settings.server.address, port).map_err(|source| StartError::Listen { port, source })?;
+    let port = listener.local_addr().map_or(port, |address: SocketAddr| address.port());
+    let own = own_address::find(&settings.own_address).map_err(StartError::OwnAddress)?;
     let clock = Clock::system();
     let changes = Arc::new(Changes::default());
     let applied = Applied {
@@ -61,35 +66,76 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
         namespaces: Arc::default(),
         clock: clock.clone(),
     };
+    let cp = cp::Handle::open(&settings.data_dir, applied.clone())?;
+    let stopped = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    spawn_health(&tasks, &stopped, &applied, &changes, &settings);
     let api = Arc::new(Api {
-        node: Node::new(clock.wall_ms())?,
+        node: Node::new(clock.wall_ms()).map_err(StartError::Random)?,
         clock,
-        registry: Arc::clone(&applied.registry),
-        switches: Arc::clone(&applied.switches),
-        namespaces: Arc::clone(&applied.namespaces),
-        cp: cp::Handle::open(&settings.data_dir, applied)?,
+        registry: applied.registry,
+        switches: applied.switches,
+        namespaces: applied.namespaces,
+        cp: cp.clone(),
         own_address: format!("{}:{port}", own.host).into(),
         settings: Arc::clone(&settings),
     });
-    let table = Arc::new(Table::new(settings.server.context_path.as_str()));
+    let context_path = settings.server.context_path.as_str();
     let limits =
         Limits { max_body_bytes: settings.http.max_body_bytes, body_timeout: settings.http.body_timeout };
-    let service = stack::v1::<Incoming>(api, limits);
-    println!("ready http://{}:{port}{}", own.host, settings.server.context_path.as_str());
-    loop {
-        let Ok((stream, peer)) = listener.accept().await else { continue };
-        let _ = stream.set_nodelay(true);
-        let (service, table) = (service.clone(), Arc::clone(&table));
-        let _connection = tokio::spawn(async move {
-            let entry = service_fn(move |request: hyper::Request<Incoming>| {
-                let facts = table.find(&request);
-                service.clone().call(Routed { request, peer, facts })
-            });
-            let connection = hyper::server::conn::http1::Builder::new()
-                .pipeline_flush(true)
-                .max_buf_size(640 << 10)
-                .serve_connection(TokioIo::new(stream), entry);
-            let _ = connection.await;
-        });
+    let server = Server {
+        service: stack::v1::<Incoming>(api, limits),
+        table: Arc::new(Table::new(context_path)),
+        settings: settings.http.clone(),
+    };
+    let serving = tokio::spawn(server.run(listener, stopped.clone(), settings.stop_grace));
+    println!("ready http://{}:{port}{context_path}", own.host);
+    signals.stop().await;
+    tracing::info!("stopping: requests under way are finished");
+    stopped.cancel();
+    // Only a panic ends it otherwise, which has been reported by then.
+    let _ = serving.await;
+    tasks.close();
+    tasks.wait().await;
+    cp.stop().await;
+    Ok(())
+}
+
+fn spawn_health(
+    tasks: &TaskTracker,
+    stopped: &CancellationToken,
+    applied: &Applied,
+    changes: &Arc<Changes>,
+    settings: &Settings,
+) {
+    let (clock, registry) = (applied.clock.clone(), Arc::clone(&applied.registry));
+    let sweeper = Sweeper {
+        clock: clock.clone(),
+        registry: Arc::clone(&registry),
+        changes: Arc::clone(changes),
+        may_remove: settings.naming.expire_instance,
+        stats: Arc::default(),
+    };
+    tasks.spawn(sweeper.run(stopped.clone()));
+    tasks.spawn(empty::clean(clock, registry, settings.naming.clone(), stopped.clone()));
+}
+
+/// The signals that stop a server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Ready at the first of them.
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }

@@ -20,5 +20,10 @@ pub mod distro;
 pub mod health;
 /// The naming model.
 pub mod model;
+/// Accepts connections and serves them.
+pub mod server;
 /// The order of the layers.
 pub mod stack;
+
+#[cfg(test)]
+mod arrows;

@@ -106,6 +106,7 @@ where
     }
 }
 
+#[derive(Clone, Copy)]
 enum Refused {
     TooLarge(usize),
     TooSlow,

@@ -164,7 +164,8 @@ fn is_own(head: &Parts, origin: &HeaderValue) -> bool {
 fn preflight<F: Facts>(head: &Parts, origin: &HeaderValue, facts: F) -> Option<V1Response> {
     let wanted = head.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD);
     let is_preflight = head.method == Method::OPTIONS && wanted.is_some();
-    if !is_preflight && !(origin.is_empty() && facts.is_dressed()) {
+    let is_empty = origin.is_empty() && facts.is_dressed();
+    if !is_preflight && !is_empty {
         return None;
     }
     let known = |method: &HeaderValue| {

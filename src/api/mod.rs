@@ -5,16 +5,22 @@
 pub mod agent;
 pub mod auth;
 pub mod body;
+pub mod catalog;
+pub mod cluster;
 pub mod console;
 pub mod core;
 pub mod distro;
+pub mod health;
 pub mod instance;
 pub mod node;
 pub mod operator;
 pub mod params;
+pub mod raft;
 pub mod reply;
 pub mod routes;
+pub mod service;
 pub mod traffic;
+pub mod typed;
 pub mod unrouted;
 pub mod web;
 

@@ -13,7 +13,10 @@ use serde::Serialize;
 use crate::{
     base::json,
     cp::WriteError,
-    model::{metadata::MetadataError, name::NameError},
+    model::{
+        cluster::ClusterError, metadata::MetadataError, name::NameError, pattern::PatternError,
+        selector::SelectorError,
+    },
 };
 
 /// Why a request is not done. Its text is what clients see between `caused: ` and `;`.
@@ -78,6 +81,30 @@ impl From<WriteError> for Refusal {
         match error {
             WriteError::Busy { .. } | WriteError::Stopped => Self::unavailable(error),
             WriteError::Store(_) | WriteError::Panicked => Self::failed(error),
+        }
+    }
+}
+
+impl From<PatternError> for Refusal {
+    fn from(error: PatternError) -> Self {
+        Self::illegal(error)
+    }
+}
+
+impl From<ClusterError> for Refusal {
+    fn from(error: ClusterError) -> Self {
+        match error {
+            ClusterError::Name(error) => error.into(),
+            ClusterError::ZeroPort(_) => Self::failed(error),
+        }
+    }
+}
+
+impl From<SelectorError> for Refusal {
+    fn from(error: SelectorError) -> Self {
+        match error {
+            SelectorError::Escape(_) | SelectorError::Type(_) => Self::illegal(error),
+            _ => Self::failed(error),
         }
     }
 }

@@ -11,9 +11,9 @@ use http::{HeaderMap, Method, Request, Version, header};
 use nacre_middleware::Facts;
 
 use super::{
-    Api, V1Call, auth, console, core, distro, instance, operator,
+    Api, V1Call, auth, catalog, cluster, console, core, distro, health, instance, operator, raft,
     reply::{Refusal, Reply},
-    unrouted, web,
+    service, unrouted, web,
 };
 
 /// What an endpoint gives back.
@@ -146,6 +146,36 @@ static ROUTES: &[Route] = &[
     context(Method::GET, "/index.html", Now(web::page)),
     context(Method::GET, "/actuator", Now(web::actuator)),
     context(Method::GET, "/actuator/health", Now(web::actuator_health)),
+    naming(Method::POST, "/v1/ns/service", Stores(service::create)),
+    naming(Method::PUT, "/v1/ns/service", Stores(service::update)),
+    naming(Method::DELETE, "/v1/ns/service", Stores(service::remove)),
+    naming(Method::GET, "/v1/ns/service", Now(service::detail)),
+    naming(Method::GET, "/v1/ns/service/list", Now(service::list)),
+    naming(Method::GET, "/v1/ns/service/names", Now(service::names)),
+    naming(Method::PUT, "/v1/ns/service/checksum", Now(service::checksum)),
+    naming(Method::POST, "/v1/ns/service/status", Now(service::status)),
+    naming(Method::GET, "/v1/ns/catalog/service", Now(catalog::service)),
+    naming(Method::GET, "/v1/ns/catalog/services", Now(catalog::services)),
+    naming(Method::GET, "/v1/ns/catalog/instances", Now(catalog::instances)),
+    naming(Method::GET, "/v1/ns/catalog/rt/service", Now(catalog::check_times)),
+    naming(Method::PUT, "/v1/ns/cluster", Stores(cluster::update)),
+    naming(Method::PUT, "/v1/ns/health", Stores(health::update)),
+    naming(Method::PUT, "/v1/ns/health/instance", Stores(health::update)),
+    naming(Method::GET, "/v1/ns/health/server", Now(health::server)),
+    // The reference's first filter knows this path, its framework doesn't.
+    naming(Method::GET, "/v1/ns/healthcheckers", Now(unrouted::not_found)),
+    naming(Method::POST, "/v1/ns/raft/vote", Now(raft::stopped)),
+    naming(Method::POST, "/v1/ns/raft/beat", Now(raft::stopped)),
+    naming(Method::GET, "/v1/ns/raft/peer", Now(raft::stopped)),
+    naming(Method::PUT, "/v1/ns/raft/datum/reload", Now(raft::stopped)),
+    naming(Method::GET, "/v1/ns/raft/datum", Now(raft::stopped)),
+    naming(Method::POST, "/v1/ns/raft/datum", Now(raft::stopped)),
+    naming(Method::DELETE, "/v1/ns/raft/datum", Now(raft::stopped)),
+    naming(Method::POST, "/v1/ns/raft/datum/commit", Now(raft::stopped)),
+    naming(Method::DELETE, "/v1/ns/raft/datum/commit", Now(raft::stopped)),
+    naming(Method::GET, "/v1/ns/raft/state", Now(raft::stopped)),
+    naming(Method::GET, "/v1/ns/raft/leader", Now(raft::stopped)),
+    naming(Method::GET, "/v1/ns/raft/listeners", Now(raft::stopped)),
 ];
 
 /// The same endpoint under an older prefix.

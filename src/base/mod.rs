@@ -4,3 +4,4 @@ pub mod clock;
 pub mod java;
 pub mod json;
 pub mod machine;
+pub mod net;

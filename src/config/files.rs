@@ -11,7 +11,7 @@ use super::{settings::Settings, sources::Sources};
 /// Bytes of a settings file at most; a Kubernetes ConfigMap holds as much.
 const LARGEST_FILE: u64 = 1024 * 1024;
 
-/// Reads a file for [`load`]: at most 1 MiB of it, else an error.
+/// Reads a file for [`super::load`]: at most 1 MiB of it, else an error.
 ///
 /// # Errors
 /// What the file system says, or that the file is too large.

@@ -313,9 +313,11 @@ pub(super) fn nearest(written: &str) -> Option<&'static str> {
         return None;
     }
     let written = relaxed(written);
-    let names = KEYS.iter().filter(|key| key.prefix().is_none()).map(|key| key.name);
-    let (distance, name) = names.map(|name| (edits(&written, &relaxed(name)), name)).min()?;
-    (distance <= 2 + written.len() / 10).then_some(name)
+    let most = 2 + written.len() / 10;
+    let names = KEYS.iter().filter(|key| key.prefix().is_none()).map(|key| (relaxed(key.name), key.name));
+    let near = names.filter(|(plain, _)| plain.len().abs_diff(written.len()) <= most);
+    let (distance, name) = near.map(|(plain, name)| (edits(&written, &plain), name)).min()?;
+    (distance <= most).then_some(name)
 }
 
 /// Characters to insert, delete or replace to get from one text to the other.

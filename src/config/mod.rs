@@ -7,8 +7,8 @@
 //!                                    └─► SettingError (all of them) | Notice
 //! ```
 //!
-//! [`load`] decides and is pure but for the file reader it is given; [`own_address::find`] asks the
-//! machine. Source: `conf/application.properties` of Nacos 1.4.8, its start script, its container image.
+//! [`crate::config::load`] decides and is pure but for the file reader it is given; [`crate::config::own_address::find`]
+//! asks the machine. Source: `conf/application.properties` of Nacos 1.4.8, its start script, its container image.
 
 mod environment;
 mod files;

@@ -95,8 +95,9 @@ fn first_suitable<'a>(rules: &OwnAddressRules, interfaces: &'a [Interface]) -> O
             && !ignored(interface)
             && passes(rules, interface.address)
     });
-    // min_by_key takes the first of equals: the primary address of the interface. A link-local address
-    // means nothing without its zone.
+    // The reference takes the last address of an interface in Java's order, which is the kernel's from its
+    // end; so the kernel's first, the primary one, which `min_by_key` gives among equals. A link-local
+    // address means nothing without its zone.
     suitable.min_by_key(|interface| (is_link_local(interface.address), interface.index))
 }
 

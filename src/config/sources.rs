@@ -67,7 +67,7 @@ pub(super) struct Given {
     pub value: String,
 }
 
-/// Puts the settings together. Files are read by `read` ([`read_file`] outside of tests).
+/// Puts the settings together. Files are read by `read` ([`super::read_file`] outside of tests).
 ///
 /// # Errors
 /// All values that can't be taken, each with its place; then the server must not start.
@@ -101,6 +101,8 @@ pub fn load(
 #[derive(Default)]
 struct Loading {
     given: Vec<Given>,
+    /// The table's row of each of `given`, once they are classified.
+    rows: Vec<Option<(&'static Key, Option<usize>)>>,
     /// Values by every name that a placeholder may use.
     names: HashMap<String, String>,
     errors: Vec<SettingError>,
@@ -214,8 +216,9 @@ impl Loading {
 
     /// Tells what no row of the table knows, and gathers what has no effect.
     fn classify(&mut self) {
-        for given in &self.given {
-            match keys::find(&given.key) {
+        self.rows = self.given.iter().map(|given| keys::find(&given.key)).collect();
+        for (given, row) in self.given.iter().zip(&self.rows) {
+            match row {
                 Some((Key { treatment: Treatment::Accept, .. }, _)) => self.accepted.push(given.key.clone()),
                 Some(_) => {}
                 None if matches!(given.place, Place::JvmFlag(_))
@@ -237,8 +240,8 @@ impl Loading {
 
     /// What counts of one row: of each index the last one of the strongest layer.
     fn winners(&self, row: &Key) -> Vec<(Option<usize>, Given)> {
-        let of_row = self.given.iter().filter_map(|given| {
-            let (key, index) = keys::find(&given.key)?;
+        let of_row = self.given.iter().zip(&self.rows).filter_map(|(given, found)| {
+            let (key, index) = (*found)?;
             std::ptr::eq(key, row).then_some((index, given))
         });
         let of_row: Vec<_> = of_row.collect();

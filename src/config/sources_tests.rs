@@ -812,3 +812,21 @@ fn the_shipped_file_names_every_key_that_has_an_effect() {
         assert!(!has_effect || is_active() || SHIPPED.contains(row.name), "{} isn't documented", row.name);
     }
 }
+
+proptest::proptest! {
+    /// The crate that reads the syntax has places where it would panic; no text may get there.
+    #[test]
+    fn no_file_makes_it_panic(
+        lines in proptest::collection::vec(r"[ \t\f]{0,2}[a.#!:=\\\\u0-9${}\r\n\u{85}\u{2028}é-]{0,12}(server.port|nacos.server.ip|nacre.push.agents)?[ =:]{0,2}[\\\\${}:a0-9,.\[\]]{0,12}", 0..8)
+    ) {
+        let text = lines.join("\n");
+        let latin: Vec<u8> = text.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect();
+        for bytes in [text.as_bytes(), &latin] {
+            let sources = Sources { config: Some("x".into()), ..Sources::default() };
+            let _ = load(&sources, &|path| match path.to_str() {
+                Some("x") => Ok(bytes.to_vec()),
+                _ => Err(io::ErrorKind::NotFound.into()),
+            });
+        }
+    }
+}

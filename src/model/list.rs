@@ -173,8 +173,7 @@ fn make(service: &Service, state: &State, shape: Shape<'_>, chosen: &[&Instance]
     let _ = write!(middle, ",\"checksum\":\"{checksum}\",\"useSpecifiedURL\":false,\"clusters\":");
     json::push_string(&mut middle, shape.clusters);
     middle.extend_from_slice(b",\"env\":\"");
-    let metadata = if chosen.is_empty() { state.definition.metadata.json() } else { "{}" };
-    tail.extend_from_slice(metadata.as_bytes());
+    tail.extend_from_slice(state.definition.metadata.json().as_bytes());
     tail.push(b'}');
     Answer { head, middle, tail, any_instance: !chosen.is_empty() }
 }

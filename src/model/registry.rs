@@ -194,9 +194,8 @@ impl Registry {
     ) -> Result<(), NameError> {
         loop {
             let service = self.get_or_make(place, Definition::default, now)?;
-            match self.write(&service, |draft| put(draft, described.clone(), now)) {
-                Ok(done) => return done,
-                Err(Removed) => {}
+            if let Ok(done) = self.write(&service, |draft| put(draft, described.clone(), now)) {
+                return done;
             }
         }
     }
@@ -286,6 +285,30 @@ impl Registry {
         }
     }
 
+    /// Removes those of `gone` that are still there and of which `agrees` still holds: a beat may have come meanwhile.
+    ///
+    /// Tells how many went.
+    pub fn remove_silent(
+        &self,
+        service: &Arc<Service>,
+        gone: &[Arc<Instance>],
+        agrees: impl Fn(&Instance) -> bool,
+    ) -> u64 {
+        let removed = self.write(service, |draft| {
+            let mut removed = 0;
+            for instance in gone {
+                let current = draft.ephemeral.get(&instance.key());
+                if current.is_some_and(|current| agrees(current)) {
+                    draft.ephemeral.remove(&instance.key());
+                    removed += 1;
+                }
+            }
+            draft.touched.instances |= removed > 0;
+            removed
+        });
+        removed.unwrap_or(0)
+    }
+
     /// Puts a whole list of one kind in the place of what is there; makes the service where needed.
     ///
     /// A known instance keeps its health, which is what checks and beats here have found, unless the new one is
@@ -318,9 +341,8 @@ impl Registry {
                 draft.touched.instances = true;
                 Ok(())
             });
-            match written {
-                Ok(done) => return done,
-                Err(Removed) => {}
+            if let Ok(done) = written {
+                return done;
             }
         }
     }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Instance, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers, selector::Selector,
 };
-use crate::base::clock::Millis;
+use crate::base::{clock::Millis, java};
 
 /// The instances of one kind, in the order of the checksum.
 pub type Instances = OrdSet<Arc<Instance>>;
@@ -60,6 +60,17 @@ impl Definition {
     #[must_use]
     pub fn cluster(&self, name: &str) -> Option<&Cluster> {
         self.clusters.iter().find(|cluster| &*cluster.name == name)
+    }
+
+    /// The clusters as answers name them: in order of arrival where a request made the service, else in that of a Java
+    /// hash map.
+    #[must_use]
+    pub fn clusters_in_order(&self) -> Vec<&Cluster> {
+        let mut clusters: Vec<&Cluster> = self.clusters.iter().collect();
+        if !self.made_by_request {
+            java::hash_map_order(&mut clusters, |cluster| &cluster.name);
+        }
+        clusters
     }
 
     /// Kept although nothing is registered in it.
@@ -307,6 +318,12 @@ impl Service {
         }
         *removed = true;
         true
+    }
+
+    /// Whether it has been removed from the registry.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        *self.removed.lock()
     }
 
     /// Whether a report about it is waiting to be taken.

@@ -1,0 +1,152 @@
+//! Plays cases against a server, many at a time, since most of their time is waiting.
+
+use std::cmp::Reverse;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::compare::{Difference, compare};
+use crate::golden::{Action, Expected, Scenario};
+use crate::order::Case;
+use crate::run::{Pauses, run};
+use crate::shuffle::shuffle;
+use crate::target::Target;
+
+/// A scenario that waits longer than this is started before the others.
+const LONG: Duration = Duration::from_secs(3);
+
+/// How cases are played.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many at a time; at least one.
+    pub jobs: usize,
+    /// Whether the order of keys in objects counts.
+    pub key_order: bool,
+    /// What to do with recorded pauses.
+    pub pauses: Pauses,
+    /// Decides the order in which cases are started.
+    pub seed: u64,
+}
+
+/// What came of a case.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its suite.
+    pub suite: String,
+    /// Its scenario's name.
+    pub scenario: String,
+    /// From the scenario: why a difference isn't counted.
+    pub fault: Option<String>,
+    /// From the scenario: which improvement it states.
+    pub improves: Option<String>,
+    /// Same or not.
+    pub verdict: Verdict,
+}
+
+/// Whether the server behaved as expected.
+#[derive(Debug)]
+pub enum Verdict {
+    /// As expected in every step.
+    Same,
+    /// Not in these.
+    Differs(Vec<StepDifference>),
+    /// It couldn't be played to its end: no answer. Counts even where a difference wouldn't.
+    Broke {
+        /// Index of the step.
+        step: usize,
+        /// What was sent.
+        sent: String,
+        /// Why, with causes.
+        why: String,
+    },
+}
+
+/// A step whose answer was not as expected.
+#[derive(Debug)]
+pub struct StepDifference {
+    /// Its index.
+    pub step: usize,
+    /// What was sent.
+    pub sent: String,
+    /// What differs.
+    pub differences: Vec<Difference>,
+}
+
+impl Outcome {
+    /// Whether this makes a server fail.
+    pub fn counts(&self) -> bool {
+        match self.verdict {
+            Verdict::Same => false,
+            Verdict::Differs(_) => self.fault.is_none(),
+            Verdict::Broke { .. } => true,
+        }
+    }
+}
+
+/// Plays cases side by side, the long ones first, the rest in an order that the seed decides.
+pub fn replay(target: &Target, cases: &[Case<'_>], options: &Options) -> Vec<Outcome> {
+    let mut queue = cases.to_vec();
+    shuffle(&mut queue, options.seed);
+    queue.sort_by_key(|case| Reverse(Some(waits(case.scenario)).filter(|wait| *wait >= LONG)));
+    let queue = Mutex::new(queue.into_iter());
+    let outcomes = Mutex::new(Vec::with_capacity(cases.len()));
+    thread::scope(|scope| {
+        for _ in 0..options.jobs.clamp(1, cases.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let Some(case) = next else { break };
+                    let outcome = play(target, case, options);
+                    outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+                }
+            });
+        }
+    });
+    outcomes.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Plays cases one after the other, as they stand.
+pub fn replay_in_order(target: &Target, cases: &[Case<'_>], options: &Options) -> Vec<Outcome> {
+    cases.iter().map(|case| play(target, *case, options)).collect()
+}
+
+fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
+    let scenario = case.scenario;
+    let verdict = match run(target, scenario, options.pauses) {
+        Err(broke) => {
+            Verdict::Broke { step: broke.step, sent: broke.sent, why: format!("{:#}", broke.error) }
+        }
+        Ok(done) => {
+            let mut found = Vec::new();
+            for (step, (done, stated)) in done.into_iter().zip(&scenario.steps).enumerate() {
+                let Some(got) = done.got else { continue };
+                let differences = compare(&stated.expected, &got, &stated.rules, options.key_order);
+                if !differences.is_empty() {
+                    found.push(StepDifference { step, sent: done.sent, differences });
+                }
+            }
+            if found.is_empty() { Verdict::Same } else { Verdict::Differs(found) }
+        }
+    };
+    Outcome {
+        suite: case.suite.to_owned(),
+        scenario: scenario.name.clone(),
+        fault: scenario.fault.clone(),
+        improves: scenario.improves.clone(),
+        verdict,
+    }
+}
+
+/// About how long a scenario waits for something other than an answer.
+fn waits(scenario: &Scenario) -> Duration {
+    let step = |step: &crate::golden::Step| match &step.action {
+        Action::Sleep(wait) => *wait,
+        Action::Until { timeout, .. } => step.rules.min.unwrap_or(*timeout / 2),
+        Action::UdpRecv { timeout, drain, .. } => {
+            let nothing = matches!(step.expected.first(), Some(Expected::Nothing));
+            if *drain || nothing { *timeout } else { step.rules.min.unwrap_or_default() }
+        }
+        _ => Duration::ZERO,
+    };
+    scenario.steps.iter().map(step).sum()
+}

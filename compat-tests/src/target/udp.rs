@@ -1,0 +1,122 @@
+//! A subscriber's UDP port: receives pushes and acknowledges them.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use super::wire::gunzip;
+use crate::golden::Ack;
+use crate::json::{self, Json};
+
+/// A bound port on 127.0.0.1.
+#[derive(Debug)]
+pub struct Port {
+    socket: UdpSocket,
+    peer: Option<SocketAddr>,
+}
+
+/// A received datagram.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Datagram {
+    /// Whether it was compressed.
+    pub gzip: bool,
+    /// Its text.
+    pub body: String,
+}
+
+impl Port {
+    /// Binds any free port.
+    ///
+    /// # Errors
+    /// If none can be had.
+    pub fn open() -> Result<Self> {
+        let socket = UdpSocket::bind(("127.0.0.1", 0)).context("can't bind a UDP port")?;
+        Ok(Self { socket, peer: None })
+    }
+
+    /// Its number.
+    ///
+    /// # Errors
+    /// If the system won't tell.
+    pub fn number(&self) -> Result<u16> {
+        Ok(self.socket.local_addr()?.port())
+    }
+
+    /// Receives one datagram, or (draining) all that come within `timeout` and answers the last.
+    ///
+    /// # Errors
+    /// If a datagram is no text, or one to be acknowledged has no `lastRefTime` to name.
+    pub fn receive(&mut self, timeout: Duration, ack: Ack, drain: bool) -> Result<Option<Datagram>> {
+        let deadline = Instant::now() + timeout;
+        let mut last = None;
+        self.peer = None;
+        let mut space = vec![0; 65536];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(last);
+            }
+            self.socket.set_read_timeout(Some(left))?;
+            let (count, peer) = match self.socket.recv_from(&mut space) {
+                Ok(received) => received,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
+                Err(error) => return Err(error).context("can't receive a datagram"),
+            };
+            let datagram = decode(&space[..count])?;
+            self.peer = Some(peer);
+            if let Some(answer) = acknowledgement(&datagram.body, ack)? {
+                self.socket.send_to(answer.as_bytes(), peer)?;
+            }
+            last = Some(datagram);
+            if !drain {
+                return Ok(last);
+            }
+        }
+    }
+
+    /// Sends a text to the sender of the last datagram.
+    ///
+    /// # Errors
+    /// If the last reception got none.
+    pub fn answer(&self, body: &str) -> Result<()> {
+        let peer = self.peer.context("no datagram was received before, so there is nobody to send to")?;
+        self.socket.send_to(body.as_bytes(), peer)?;
+        Ok(())
+    }
+}
+
+fn decode(data: &[u8]) -> Result<Datagram> {
+    let gzip = data.starts_with(&[0x1f, 0x8b]);
+    let bytes = if gzip { gunzip(data).context("a datagram isn't gzip")? } else { data.to_vec() };
+    let body = String::from_utf8(bytes).context("a datagram isn't text")?;
+    Ok(Datagram { gzip, body })
+}
+
+fn acknowledgement(body: &str, ack: Ack) -> Result<Option<String>> {
+    if ack == Ack::No {
+        return Ok(None);
+    }
+    let value = json::parse(body).ok().context("a datagram to be acknowledged isn't JSON")?;
+    let Some(Json::Number(time)) = value.get("lastRefTime") else {
+        anyhow::bail!("a datagram to be acknowledged has no lastRefTime");
+    };
+    let quote = if ack == Ack::Text { "\"" } else { "" };
+    Ok(Some(format!(r#"{{"type": "push-ack", "lastRefTime": {quote}{time}{quote}, "data": ""}}"#)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_repeats_the_time_as_it_was_spelled() {
+        let body = r#"{"type":"dom","lastRefTime":12}"#;
+        let answer = acknowledgement(body, Ack::Number).unwrap().unwrap();
+        assert_eq!(answer, r#"{"type": "push-ack", "lastRefTime": 12, "data": ""}"#);
+        assert!(acknowledgement(body, Ack::Text).unwrap().unwrap().contains("\"12\""));
+        assert_eq!(acknowledgement(body, Ack::No).unwrap(), None);
+        assert!(acknowledgement("x", Ack::Text).is_err());
+    }
+}

@@ -1,0 +1,298 @@
+//! Does the replayer notice what it should, and only that? Played against a server that does as the script says.
+#![allow(clippy::unwrap_used)] // a test's helpers are tests, too
+
+mod fake;
+
+use std::path::Path;
+use std::time::Duration;
+
+use compat_tests::golden::{
+    Action, Expected, ExpectedRaw, ExpectedResponse, Scenario, Status, Suite, load, load_folder,
+};
+use compat_tests::order::Case;
+use compat_tests::replay::{Options, Outcome, Verdict, replay};
+use compat_tests::run::Pauses;
+use compat_tests::target::Target;
+
+fn scenarios(folder: &str) -> Vec<Suite> {
+    load_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap()
+}
+
+fn recorded(suite: &str, name: &str) -> Scenario {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(suite).with_extension("json");
+    load(&file).unwrap().scenarios.into_iter().find(|scenario| scenario.name == name).unwrap()
+}
+
+/// A scenario written in the format, for what no short recording shows.
+fn written(steps: &str) -> Scenario {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("written.json");
+    std::fs::write(&file, format!(r#"[{{"name": "written", "steps": {steps}}}]"#)).unwrap();
+    load(&file).unwrap().scenarios.remove(0)
+}
+
+/// The same conversation in less time.
+fn hurried(mut scenario: Scenario) -> Scenario {
+    for step in &mut scenario.steps {
+        step.rules.min = step.rules.min.map(|min| min / 50);
+        let nothing = matches!(step.expected.first(), Some(Expected::Nothing));
+        match &mut step.action {
+            Action::Sleep(wait) => *wait = Duration::ZERO,
+            Action::UdpRecv { timeout, drain, .. } if nothing || *drain => {
+                *timeout = Duration::from_millis(300);
+            }
+            Action::HttpOpen { delay, .. } => *delay = Duration::ZERO,
+            // no server under test comes by to ask
+            Action::HttpSeen(_) => step.expected.clear(),
+            _ => {}
+        }
+    }
+    scenario
+}
+
+fn play_with(stated: &Scenario, server: Scenario, key_order: bool) -> Outcome {
+    let target = Target::parse(&fake::serve(server)).unwrap();
+    let options = Options { jobs: 1, key_order, pauses: Pauses::AsRecorded, seed: 0 };
+    replay(&target, &[Case { suite: "self-check", scenario: stated }], &options).remove(0)
+}
+
+/// What a server that answers like `server` gives in a replay of `stated`: the places that differ.
+fn places(stated: &Scenario, server: Scenario, key_order: bool) -> Vec<String> {
+    match play_with(stated, server, key_order).verdict {
+        Verdict::Same => Vec::new(),
+        Verdict::Differs(steps) => {
+            steps.into_iter().flat_map(|step| step.differences).map(|difference| difference.place).collect()
+        }
+        Verdict::Broke { step, why, .. } => vec![format!("broke at step {step}: {why}")],
+    }
+}
+
+/// Replays with the answer of the `at`th step changed.
+fn changed(stated: &Scenario, at: usize, change: impl Fn(&mut Expected)) -> Vec<String> {
+    let mut server = stated.clone();
+    change(&mut server.steps[at].expected[0]);
+    places(stated, server, true)
+}
+
+fn response(expected: &mut Expected) -> &mut ExpectedResponse {
+    match expected {
+        Expected::Response(response) => response,
+        other => panic!("{other:?} is no response"),
+    }
+}
+
+fn body(from: &str, to: &str) -> impl Fn(&mut Expected) {
+    move |expected| {
+        let body = match expected {
+            Expected::Datagram { body, .. } => body,
+            other => &mut response(other).body,
+        };
+        assert!(body.contains(from), "{body} has no {from}");
+        *body = body.replacen(from, to, 1);
+    }
+}
+
+const LIST: &str = r#"[{"request": "GET /nacos/v1/ns/instance/list?serviceName=${run}",
+    "compare_headers": ["vary"], "unordered": ["/tags"], "volatile": ["/hosts/*/age"],
+    "mask": [["took \\d+", "took N"]],
+    "response": {"status": 200, "headers": {"content-type": "application/json", "vary": "Origin"},
+      "body": "{\"name\":\"${run}\",\"hosts\":[{\"ip\":\"a\",\"weight\":1.0,\"age\":3},{\"ip\":\"b\",\"age\":4}],\"tags\":[1,2],\"keep\":[1,2],\"pair\":{\"p\":1,\"q\":2},\"lastRefTime\":12,\"text\":\"{\\\"x\\\":1,\\\"y\\\":2}\",\"note\":\"took 5\"}"}}]"#;
+
+#[test]
+fn every_scenario_passes_against_a_server_that_answers_as_it_states() {
+    let suites = scenarios("golden").into_iter().chain(scenarios("improved"));
+    let queue: Vec<(String, Scenario)> = suites
+        .flat_map(|suite| suite.scenarios.into_iter().map(move |scenario| (suite.name.clone(), scenario)))
+        .map(|(suite, scenario)| (suite, hurried(scenario)))
+        .collect();
+    let count = queue.len();
+    let queue = std::sync::Mutex::new(queue.into_iter());
+    let failed = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                loop {
+                    let Some((suite, scenario)) = queue.lock().unwrap().next() else { break };
+                    let outcome = play_with(&scenario, scenario.clone(), true);
+                    if !matches!(outcome.verdict, Verdict::Same) {
+                        failed.lock().unwrap().push(format!("{suite}/{}: {outcome:?}", scenario.name));
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{} of {count}:\n{}", failed.len(), failed.join("\n"));
+    assert!(count > 620, "only {count} scenarios were found");
+}
+
+#[test]
+fn a_status_a_media_type_and_a_named_header_are_compared() {
+    let list = written(LIST);
+    assert_eq!(changed(&list, 0, |answer| response(answer).status = Status::one(201)), ["status"]);
+    let header = |at: usize| move |answer: &mut Expected| response(answer).headers[at].1 = "x/y".to_owned();
+    assert_eq!(changed(&list, 0, header(0)), ["media type"]);
+    assert_eq!(changed(&list, 0, header(1)), ["header vary"]);
+    assert_eq!(changed(&list, 0, |answer| response(answer).headers.truncate(1)), ["header vary"]);
+}
+
+#[test]
+fn a_body_is_compared_to_the_spelling_of_a_number_and_the_order_of_keys() {
+    let list = written(LIST);
+    assert_eq!(changed(&list, 0, body("1.0", "1")), ["body /hosts/0/weight"]);
+    assert_eq!(changed(&list, 0, body("\"weight\":1.0,", "")), ["body /hosts/0/weight"]);
+    assert_eq!(changed(&list, 0, body("\"weight\"", "\"more\":null,\"weight\"")), ["body /hosts/0/more"]);
+    assert_eq!(changed(&list, 0, body("keep\":[1,2]", "keep\":[2,1]")), ["body /keep/0", "body /keep/1"]);
+    assert_eq!(changed(&list, 0, body("\\\"x\\\":1", "\\\"x\\\":3")), ["body /text/x"]);
+    assert_eq!(
+        changed(&list, 0, body("\"lastRefTime\":12", "\"lastRefTime\":\"12\"")),
+        ["body /lastRefTime"]
+    );
+    assert_eq!(changed(&list, 0, body("\"note\"", "\"not\"")), ["body /note", "body /not"]);
+    assert_eq!(changed(&list, 0, |answer| response(answer).body = "ok".to_owned()), ["body"]);
+    let swapped = body("\"p\":1,\"q\":2", "\"q\":2,\"p\":1");
+    assert_eq!(changed(&list, 0, &swapped), ["body /pair (order of keys)"]);
+    let mut server = list.clone();
+    swapped(&mut server.steps[0].expected[0]);
+    assert_eq!(places(&list, server, false), [""; 0]);
+}
+
+#[test]
+fn what_differs_from_call_to_call_is_not_counted() {
+    let list = written(LIST);
+    let same = [""; 0];
+    assert_eq!(changed(&list, 0, body("\"lastRefTime\":12", "\"lastRefTime\":99")), same);
+    assert_eq!(changed(&list, 0, body("\"age\":3", "\"age\":5")), same);
+    assert_eq!(changed(&list, 0, body("\"tags\":[1,2]", "\"tags\":[2,1]")), same);
+    assert_eq!(changed(&list, 0, body("took 5", "took 77")), same);
+    let swapped = body(
+        r#"{"ip":"a","weight":1.0,"age":3},{"ip":"b","age":4}"#,
+        r#"{"ip":"b","age":4},{"ip":"a","weight":1.0,"age":3}"#,
+    );
+    assert_eq!(changed(&list, 0, swapped), same);
+}
+
+#[test]
+fn ignored_parts_are_ignored_and_the_status_is_not() {
+    let page = written(
+        r#"[{"request": "GET /", "ignore_body": true, "ignore_type": true,
+             "response": {"status": 404, "headers": {"content-type": "text/html"}, "body": "a page"}}]"#,
+    );
+    let other = |status| {
+        move |answer: &mut Expected| {
+            let headers = vec![("content-type".to_owned(), "text/plain".to_owned())];
+            *response(answer) =
+                ExpectedResponse { status: Status::one(status), headers, body: "x".to_owned() };
+        }
+    };
+    assert_eq!(changed(&page, 0, other(404)), [""; 0]);
+    assert_eq!(changed(&page, 0, other(400)), ["status"]);
+}
+
+#[test]
+fn one_of_several_answers_is_enough_and_no_other() {
+    let either = written(
+        r#"[{"request": "GET /x", "response": {"status": [400, "5xx"], "body": "no"},
+             "or": [{"status": 200, "body": "yes"}]}]"#,
+    );
+    let answer = |status, body: &str| {
+        let body = body.to_owned();
+        move |answer: &mut Expected| {
+            response(answer).status = Status::one(status);
+            response(answer).body.clone_from(&body);
+        }
+    };
+    for (status, body) in [(400, "no"), (503, "no"), (200, "yes")] {
+        assert_eq!(changed(&either, 0, answer(status, body)), [""; 0]);
+    }
+    for (status, body) in [(404, "no"), (200, "no"), (400, "yes")] {
+        assert!(!changed(&either, 0, answer(status, body)).is_empty(), "{status} {body}");
+    }
+}
+
+#[test]
+fn a_lost_a_changed_and_an_unwanted_datagram_are_noticed() {
+    let push = recorded("push", "on-register");
+    let receive = push.steps.iter().position(|step| matches!(step.action, Action::UdpRecv { .. })).unwrap();
+    assert_eq!(changed(&push, receive, |datagram| *datagram = Expected::Nothing), ["datagram"]);
+    assert_eq!(changed(&push, receive, body("10.0.0.1", "10.0.0.2")), ["body /data/hosts/0/ip"]);
+    let compressed = |datagram: &mut Expected| match datagram {
+        Expected::Datagram { gzip, .. } => *gzip = !*gzip,
+        other => panic!("{other:?} is no datagram"),
+    };
+    assert_eq!(changed(&push, receive, compressed), ["compressed"]);
+    let mut silent = push.clone();
+    silent.steps[receive].expected = vec![Expected::Nothing];
+    assert_eq!(places(&silent, push, true), ["datagram"]);
+}
+
+#[test]
+fn too_early_and_too_late_are_noticed() {
+    let wait = |min: u64| {
+        written(&format!(
+            r#"[{{"request": "GET /a?${{run}}", "response": {{"status": 200}}}}, {{"mark": "m"}},
+                {{"until": {{"request": "GET /b?${{run}}", "contains": "up"}}, "since": "m", "min_ms": {min},
+                 "timeout_ms": 1500, "response": {{"reached": true}}}}]"#
+        ))
+    };
+    assert_eq!(places(&wait(400), wait(400), true), [""; 0]);
+    assert_eq!(places(&wait(400), wait(0), true), ["time"]);
+    assert_eq!(places(&wait(0), wait(60_000), true), ["body"]);
+    let push = |min: u64| {
+        written(&format!(
+            r#"[{{"udp_open": "u1"}}, {{"request": "GET /a?${{u1}}", "response": {{"status": 200}}}},
+                {{"mark": "m"}}, {{"udp_recv": "u1", "since": "m", "min_ms": {min}, "timeout_ms": 1500,
+                 "response": {{"gzip": false, "body": "{{}}"}}}}]"#
+        ))
+    };
+    assert_eq!(places(&push(400), push(400), true), [""; 0]);
+    assert_eq!(places(&push(400), push(0), true), ["time"]);
+}
+
+#[test]
+fn raw_answers_are_counted_and_their_end_is_seen() {
+    let raw = recorded("http-wire", "http11-keep-alive");
+    let with = |change: fn(&mut Vec<ExpectedRaw>, &mut bool)| {
+        changed(&raw, 0, |expected| match expected {
+            Expected::Raw { responses, closed } => change(responses, closed),
+            other => panic!("{other:?} is not raw"),
+        })
+    };
+    assert_eq!(with(|_, closed| *closed = !*closed), ["closed by the server"]);
+    assert_eq!(
+        with(|responses, closed| (responses.truncate(1), *closed = true).1),
+        ["responses", "closed by the server"]
+    );
+    assert_eq!(with(|responses, _| responses[1] = ExpectedRaw::Garbage("what".to_owned())), ["response 1"]);
+}
+
+#[test]
+fn a_server_that_says_nothing_breaks_the_scenario_even_where_a_fault_is_recorded() {
+    let mut list = written(LIST);
+    list.fault = Some("any answer is right".to_owned());
+    let mut mute = list.clone();
+    mute.steps[0].expected.clear();
+    let outcome = play_with(&list, mute, true);
+    assert!(matches!(outcome.verdict, Verdict::Broke { step: 0, .. }), "{outcome:?}");
+    assert!(outcome.counts());
+    let mut other = list.clone();
+    response(&mut other.steps[0].expected[0]).status = Status::one(500);
+    let outcome = play_with(&list, other, true);
+    assert!(matches!(outcome.verdict, Verdict::Differs(_)) && !outcome.counts());
+}
+
+#[test]
+fn a_misspelt_key_and_two_actions_in_a_step_are_refused() {
+    let refused = |steps: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("wrong.json");
+        std::fs::write(&file, format!(r#"[{{"name": "wrong", "steps": {steps}}}]"#)).unwrap();
+        format!("{:#}", load(&file).unwrap_err())
+    };
+    assert!(refused(r#"[{"request": "GET /", "ignore_bdy": true}]"#).contains("ignore_bdy"));
+    assert!(refused(r#"[{"request": "GET /", "sleep_ms": 1}]"#).contains("exactly one action"));
+    assert!(refused(r#"[{"note": "x"}]"#).contains("exactly one action"));
+    assert!(refused(r#"[{"request": "GET"}]"#).contains("METHOD /path"));
+    assert!(refused(r#"[{"request": "GET /", "response": {"status": ["6xx"]}}]"#).contains("6xx"));
+    assert!(refused(r#"[{"request": "GET /", "mask": [["(", ""]]}]"#).contains("mask"));
+}

@@ -1,0 +1,116 @@
+//! The arrows between the modules, read from the code and held against the drawing in `src/README.md`.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// Who may use whom. Everybody may use `base` and `config`; `app` and `cli` may use all.
+const ARROWS: [(&str, &[&str]); 10] = [
+    ("base", &[]),
+    ("config", &[]),
+    ("model", &[]),
+    ("observe", &[]),
+    ("cp", &["model"]),
+    ("distro", &["model"]),
+    ("health", &["model", "cp"]),
+    ("push", &["model"]),
+    ("api", &["model", "cp", "distro", "health", "push", "observe"]),
+    ("stack", &["api", "observe", "health"]),
+];
+
+/// Modules that wire the others.
+const WIRING: [&str; 4] = ["app", "cli", "main", "lib"];
+
+#[test]
+fn modules_use_only_what_their_arrows_say() {
+    let mut wrong = Vec::new();
+    visit(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), "", &mut |module, file, text| {
+        if WIRING.contains(&module) || module == "arrows" {
+            return;
+        }
+        // The server hands connections to the stack by way of the route table.
+        let allowed: &[&str] = match ARROWS.iter().find(|(name, _)| *name == module) {
+            Some((_, allowed)) => allowed,
+            None if module == "server" => &["api", "observe"],
+            None => panic!("{file}: module {module} has no row in ARROWS"),
+        };
+        for used in uses(text) {
+            let free = used == module || used == "base" || (used == "config" && module != "base");
+            if !free && !allowed.contains(&used.as_str()) {
+                wrong.push(format!("{file}: {module} -> {used}"));
+            }
+        }
+    });
+    assert!(wrong.is_empty(), "arrows that aren't drawn:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_drawing_shows_the_same_arrows() {
+    let drawing = include_str!("README.md");
+    for (from, targets) in ARROWS.iter().filter(|(_, targets)| !targets.is_empty()) {
+        let line = format!("{from} -> {}", targets.join(", "));
+        assert!(drawing.lines().any(|drawn| drawn.trim() == line), "src/README.md lacks the line `{line}`");
+    }
+}
+
+/// Calls `each` with the top module, the path and the text of every source file.
+fn visit(folder: &Path, module: &str, each: &mut impl FnMut(&str, &str, &str)) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_string();
+        let module = if module.is_empty() { name.as_str() } else { module };
+        if path.is_dir() {
+            visit(&path, module, each);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            each(module, path.to_str().unwrap(), &fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// The top modules that a text names behind `crate::`, in braces or not.
+fn uses(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, start) in text.match_indices("crate::") {
+        // `nacre_crate::` and the like would be other names.
+        if text[..at].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_') {
+            continue;
+        }
+        let rest = &text[at + start.len()..];
+        match rest.strip_prefix('{') {
+            None => found.insert(word(rest)),
+            Some(group) => {
+                found.extend(first_level(group));
+                true
+            }
+        };
+    }
+    found.remove("");
+    found
+}
+
+fn word(text: &str) -> String {
+    text.chars().take_while(|letter| letter.is_ascii_lowercase() || *letter == '_').collect()
+}
+
+/// The words that begin an entry of a braced group.
+fn first_level(group: &str) -> Vec<String> {
+    let (mut depth, mut entry, mut words) = (0, String::new(), Vec::new());
+    for letter in group.chars() {
+        match letter {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => words.push(word(std::mem::take(&mut entry).trim())),
+            _ => {}
+        }
+        if depth == 0 && letter != ',' {
+            entry.push(letter);
+        }
+    }
+    words.push(word(entry.trim()));
+    words
+}
+
+#[test]
+fn uses_are_read_in_and_out_of_braces() {
+    let text = "use crate::{\n    base::{clock::Clock, java},\n    model,\n};\nlet x = crate::cp::Handle;";
+    assert_eq!(uses(text), ["base", "cp", "model"].map(String::from).into());
+}

@@ -1,0 +1,235 @@
+//! Looks at every service every 5 s from its making on: expires what is silent, brings its checksum up to date.
+//!
+//! One task, one queue of due times. Source: Nacos 1.4.8 naming module, the task that each service has; compat file
+//! `beat-timing`. That a node which stood still first lets everybody beat again is ours.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::expiry::{Verdict, judge};
+use crate::{
+    base::clock::{Clock, Millis},
+    model::{Registry, Service, change::Changes},
+};
+
+/// Time between two looks at a service.
+pub const PERIOD_MS: u64 = 5_000;
+/// A look that is late by more than this means that the process stood still, and with it the beats.
+const FROZEN_MS: u64 = 5_000;
+
+/// What sweeps did so far.
+#[derive(Debug, Default)]
+pub struct SweepStats {
+    /// Instances that turned unhealthy for want of beats.
+    pub unhealthy: AtomicU64,
+    /// Instances that were removed for want of beats.
+    pub removed: AtomicU64,
+}
+
+/// The sweeping task.
+pub struct Sweeper {
+    /// The time.
+    pub clock: Clock,
+    /// What is swept.
+    pub registry: Arc<Registry>,
+    /// Tells of new services.
+    pub changes: Arc<Changes>,
+    /// False only marks silent instances unhealthy.
+    pub may_remove: bool,
+    /// Counts.
+    pub stats: Arc<SweepStats>,
+}
+
+/// A service and when it is looked at next; ordered by time alone.
+struct Due {
+    at: Millis,
+    service: Arc<Service>,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+impl Sweeper {
+    /// Sweeps until `stopped`.
+    pub async fn run(self, stopped: CancellationToken) {
+        let mut queue = BinaryHeap::new();
+        loop {
+            let wait = queue.peek().map(|Reverse(due): &Reverse<Due>| due.at.since(self.clock.now()));
+            tokio::select! {
+                () = stopped.cancelled() => return,
+                service = self.changes.next_made() => {
+                    queue.push(Reverse(Due { at: service.made_at.plus(PERIOD_MS), service }));
+                }
+                () = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(0))), if wait.is_some() => {
+                    self.look(&mut queue);
+                }
+            }
+        }
+    }
+
+    /// Looks at all services that are due.
+    fn look(&self, queue: &mut BinaryHeap<Reverse<Due>>) {
+        let now = self.clock.now();
+        if queue.peek().is_some_and(|Reverse(due)| now.since(due.at) > FROZEN_MS) {
+            tracing::warn!(late_ms = FROZEN_MS, "the process stood still; all instances get their time anew");
+            self.registry.for_each(|service| renew(service, now));
+        }
+        while queue.peek().is_some_and(|Reverse(due)| due.at <= now) {
+            let Some(Reverse(due)) = queue.pop() else { return };
+            if due.service.is_removed() {
+                continue;
+            }
+            self.sweep(&due.service, now);
+            // The grid stays that of the service's making, however late this look was.
+            let passed = now.since(due.service.made_at) / PERIOD_MS + 1;
+            queue.push(Reverse(Due {
+                at: due.service.made_at.plus(passed * PERIOD_MS),
+                service: due.service,
+            }));
+        }
+    }
+
+    fn sweep(&self, service: &Arc<Service>, now: Millis) {
+        let state = service.state();
+        let verdict = |instance: &crate::model::Instance| match judge(instance, now) {
+            Verdict::Gone if !self.may_remove && instance.healthy() => Verdict::Unhealthy,
+            Verdict::Gone if !self.may_remove => Verdict::Stays,
+            verdict => verdict,
+        };
+        let (mut unhealthy, mut gone) = (0, Vec::new());
+        for instance in &state.ephemeral {
+            match verdict(instance) {
+                Verdict::Stays => {}
+                Verdict::Unhealthy => unhealthy += 1,
+                Verdict::Gone => gone.push(Arc::clone(instance)),
+            }
+        }
+        if unhealthy > 0 {
+            let silent = |instance: &crate::model::Instance| {
+                instance.ephemeral && verdict(instance) == Verdict::Unhealthy
+            };
+            self.registry.set_health(service, |instance| silent(instance).then_some(false));
+            tracing::info!(service = %service.key, count = unhealthy, "instances turned unhealthy: no beat");
+        }
+        if !gone.is_empty() {
+            let removed =
+                self.registry.remove_silent(service, &gone, |instance| verdict(instance) == Verdict::Gone);
+            self.stats.removed.fetch_add(removed, Ordering::Relaxed);
+            tracing::info!(service = %service.key, count = removed, "instances removed: no beat");
+        }
+        self.stats.unhealthy.fetch_add(unhealthy, Ordering::Relaxed);
+        service.refresh_checksum();
+    }
+}
+
+/// Counts all silence from `now` on.
+fn renew(service: &Service, now: Millis) {
+    for instance in &service.state().ephemeral {
+        instance.beat(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{instance::Description, registry::Place};
+
+    const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
+
+    fn sweeper(clock: &Clock) -> Sweeper {
+        let changes = Arc::new(Changes::default());
+        let registry = Arc::new(Registry::new(Arc::clone(&changes), 512));
+        Sweeper { clock: clock.clone(), registry, changes, may_remove: true, stats: Arc::default() }
+    }
+
+    /// The healths of the service's instances after the sweep at this moment.
+    fn swept(sweeper: &Sweeper) -> Vec<bool> {
+        let service = sweeper.registry.get(PLACE).unwrap();
+        sweeper.sweep(&service, sweeper.clock.now());
+        service.state().instances().map(|instance| instance.healthy()).collect()
+    }
+
+    #[test]
+    fn a_silent_instance_turns_unhealthy_and_goes_whatever_its_ip() {
+        let clock = Clock::set(0);
+        let sweeper = sweeper(&clock);
+        for ip in ["10.0.0.1", "[::1]", "a b&c"] {
+            sweeper.registry.register(PLACE, &Description::new(ip, 80, "DEFAULT"), clock.now()).unwrap();
+        }
+        clock.advance(15_000);
+        assert_eq!(swept(&sweeper), [true, true, true]);
+        clock.advance(5_000);
+        assert_eq!(swept(&sweeper), [false, false, false]);
+        clock.advance(10_001);
+        assert_eq!(swept(&sweeper), [false; 0]);
+    }
+
+    #[test]
+    fn a_beat_keeps_an_instance_and_persistent_ones_never_go() {
+        let clock = Clock::set(0);
+        let sweeper = sweeper(&clock);
+        let persistent = Description { ephemeral: false, ..Description::new("10.0.0.2", 80, "DEFAULT") };
+        let ephemeral = Description::new("10.0.0.1", 80, "DEFAULT");
+        sweeper.registry.register(PLACE, &persistent, clock.now()).unwrap();
+        sweeper.registry.register(PLACE, &ephemeral, clock.now()).unwrap();
+        clock.advance(29_000);
+        sweeper.registry.get(PLACE).unwrap().beat(&ephemeral.key, clock.now());
+        clock.advance(10_000);
+        assert_eq!(swept(&sweeper), [true, true]);
+        clock.advance(100_000);
+        assert_eq!(swept(&sweeper), [true]);
+    }
+
+    #[test]
+    fn a_process_that_stood_still_removes_nobody() {
+        let clock = Clock::set(0);
+        let sweeper = sweeper(&clock);
+        sweeper.registry.register(PLACE, &Description::new("10.0.0.1", 80, "DEFAULT"), clock.now()).unwrap();
+        let service = sweeper.registry.get(PLACE).unwrap();
+        let mut queue = BinaryHeap::from([Reverse(Due { at: service.made_at.plus(PERIOD_MS), service })]);
+        clock.advance(60_000);
+        sweeper.look(&mut queue);
+        assert!(
+            sweeper.registry.get(PLACE).unwrap().state().ephemeral.iter().all(|instance| instance.healthy())
+        );
+        clock.advance(5_000);
+        sweeper.look(&mut queue);
+        assert_eq!(sweeper.registry.get(PLACE).unwrap().state().len(), 1);
+    }
+
+    #[test]
+    fn without_removal_silent_instances_stay_unhealthy() {
+        let clock = Clock::set(0);
+        let sweeper = Sweeper { may_remove: false, ..sweeper(&clock) };
+        sweeper.registry.register(PLACE, &Description::new("10.0.0.1", 80, "DEFAULT"), clock.now()).unwrap();
+        clock.advance(60_000);
+        assert_eq!(swept(&sweeper), [false]);
+        assert_eq!(swept(&sweeper), [false]);
+    }
+}

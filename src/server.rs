@@ -1,0 +1,138 @@
+//! Accepts connections and serves them until told to stop.
+//!
+//! Place in the flow: socket -> hyper -> route -> stack. At the bound of open connections further ones wait in the
+//! kernel's queue. Stopping: no new connection, requests under way are finished within the grace period.
+
+use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use nacre_middleware::{V1Response, collect::Routed};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_service::Service;
+
+use crate::{
+    api::routes::{Row, Table},
+    base::net::{Patience, Watched},
+    config::HttpSettings,
+};
+
+/// Room for a body's first bytes behind the largest head.
+const BEHIND_HEAD: usize = 128 << 10;
+/// Pause after an accept that failed for want of file descriptors.
+const OUT_OF_FILES: Duration = Duration::from_millis(50);
+
+/// What serves a connection.
+pub struct Server<S> {
+    /// The stack of layers.
+    pub service: S,
+    /// Finds the route.
+    pub table: Arc<Table>,
+    /// Limits.
+    pub settings: HttpSettings,
+}
+
+impl<S> Server<S>
+where
+    S: Service<Routed<Row, Incoming>, Response = V1Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    /// Serves `listener` until `stopped`, then lets what is under way end within `grace`.
+    pub async fn run(self, listener: TcpListener, stopped: CancellationToken, grace: Duration) {
+        let server = Arc::new(self);
+        let room = Arc::new(Semaphore::new(server.settings.max_connections));
+        let connections = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                () = stopped.cancelled() => break,
+                accepted = accept(&listener, &room) => accepted,
+            };
+            let (stream, peer, permit) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(OUT_OF_FILES).await;
+                    continue;
+                }
+            };
+            let (server, stopped) = (Arc::clone(&server), stopped.clone());
+            let serving = async move {
+                server.serve(stream, peer, stopped).await;
+                drop(permit);
+            };
+            connections.spawn(serving);
+        }
+        drop(listener);
+        connections.close();
+        if tokio::time::timeout(grace, connections.wait()).await.is_err() {
+            tracing::warn!(open = connections.len(), "connections cut off at the end of the grace period");
+        }
+    }
+
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr, stopped: CancellationToken) {
+        // Where it fails, answers only leave later.
+        let _ = stream.set_nodelay(true);
+        let (stream, progress) = Watched::new(stream);
+        let entry = service_fn(|request: Request<Incoming>| {
+            progress.request_began();
+            let facts = self.table.find(&request);
+            let answer = self.service.clone().call(Routed { request, peer, facts });
+            let progress = &progress;
+            async move {
+                let answer = answer.await;
+                progress.request_answered();
+                answer
+            }
+        });
+        let HttpSettings { idle_timeout, head_timeout, write_timeout, max_head_bytes, .. } = self.settings;
+        let patience = Patience { idle: idle_timeout, head: head_timeout, write: write_timeout };
+        // Without `pipeline_flush`: it withholds answers while bytes of a further request are there, for good where
+        // the answer ends the connection.
+        let connection = http1::Builder::new()
+            .header_read_timeout(None)
+            .max_buf_size(max_head_bytes + BEHIND_HEAD)
+            .serve_connection(TokioIo::new(stream), entry);
+        let mut connection = pin!(connection);
+        let mut lost_patience = pin!(progress.lost_patience(patience));
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                // Biased: a request is looked at before the clock.
+                biased;
+                outcome = connection.as_mut() => {
+                    if let Err(error) = outcome {
+                        tracing::debug!(%peer, %error, "connection ended");
+                    }
+                    return;
+                }
+                () = stopped.cancelled(), if !stopping => {
+                    stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = lost_patience.as_mut() => {
+                    tracing::debug!(%peer, "connection closed: the client is too slow");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Waits for room, then for a connection.
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = Arc::clone(room).acquire_owned().await.expect("the semaphore is never closed");
+    let (stream, peer) = listener.accept().await?;
+    // IPv4 clients of a socket of both families show as mapped addresses.
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    Ok((stream, peer, permit))
+}

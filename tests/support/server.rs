@@ -1,0 +1,134 @@
+//! A Nacre process with a data folder of its own, on a free port; killed when dropped.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// A start or a stop that takes longer than this has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The folder of a server: its data and what it said. It outlives the process, so that another can be
+/// started on what the first left behind.
+pub struct Home {
+    folder: TempDir,
+}
+
+impl Home {
+    pub fn new() -> Self {
+        Self { folder: TempDir::with_prefix("nacre-").unwrap() }
+    }
+
+    /// What `--data` names.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Everything that was written to stderr, by every process that was started here.
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("stderr")
+    }
+}
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    url: String,
+    home: Option<Home>,
+}
+
+impl Server {
+    /// Starts one in a new folder with the usual settings of a test: any free port, own address 127.0.0.1.
+    pub fn start() -> Self {
+        Self::start_in(Home::new(), &[])
+    }
+
+    /// Starts one in a folder, with `KEY=VALUE` settings in addition to the usual ones, and waits until
+    /// it says that it is ready.
+    pub fn start_in(home: Home, settings: &[&str]) -> Self {
+        let mut child = command(&home.data(), settings)
+            .stdout(Stdio::piped())
+            .stderr(File::options().create(true).append(true).open(home.log()).unwrap())
+            .spawn()
+            .unwrap();
+        let (lines, ready) = mpsc::channel();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        // Reads on after the first line: a full pipe would stop the server.
+        thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line))));
+        let mut server = Self { child, url: String::new(), home: Some(home) };
+        server.url = match ready.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                line.strip_prefix("ready ").unwrap_or_else(|| panic!("{line:?} on stdout")).to_owned()
+            }
+            Err(RecvTimeoutError::Timeout) => panic!("not ready in {PATIENCE:?}:\n{}", server.stderr()),
+            Err(RecvTimeoutError::Disconnected) => panic!("it ended:\n{}", server.stderr()),
+        };
+        server
+    }
+
+    /// `http://127.0.0.1:PORT/nacos`
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What it wrote to stderr so far.
+    pub fn stderr(&self) -> String {
+        self.home.as_ref().map(Home::stderr).unwrap_or_default()
+    }
+
+    /// Kills it at once (SIGKILL) and leaves its folder.
+    pub fn kill(mut self) -> Home {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.home.take().unwrap()
+    }
+
+    /// Asks it to end (SIGTERM) and waits until it has.
+    pub fn stop(mut self) -> (ExitStatus, Home) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (status, self.home.take().unwrap());
+            }
+            assert!(Instant::now() < end, "it didn't end in {PATIENCE:?}:\n{}", self.stderr());
+            thread::sleep(Duration::from_millis(10)); // the standard library can't wait with a limit
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a server that is expected to end by itself, e.g. for a bad setting: its status and stderr.
+pub fn refused(data: &Path, settings: &[&str]) -> (ExitStatus, String) {
+    let output = command(data, settings).stdin(Stdio::null()).output().unwrap();
+    (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn command(data: &Path, settings: &[&str]) -> Command {
+    let mut arguments: Vec<OsString> = vec!["serve".into(), "--data".into(), data.into()];
+    for setting in ["server.port=0", "nacos.server.ip=127.0.0.1"].iter().chain(settings) {
+        arguments.extend(["--set".into(), setting.into()]);
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nacre"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
