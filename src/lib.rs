@@ -20,6 +20,10 @@ pub mod distro;
 pub mod health;
 /// The naming model.
 pub mod model;
+/// What a person sees of the running server.
+pub mod observe;
+/// Changed lists, by UDP to who subscribed.
+pub mod push;
 /// Accepts connections and serves them.
 pub mod server;
 /// The order of the layers.

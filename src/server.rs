@@ -19,6 +19,7 @@ use crate::{
     api::routes::{Row, Table},
     base::net::{Patience, Watched},
     config::HttpSettings,
+    observe::connections::Connections,
 };
 
 /// Room for a body's first bytes behind the largest head.
@@ -34,6 +35,8 @@ pub struct Server<S> {
     pub table: Arc<Table>,
     /// Limits.
     pub settings: HttpSettings,
+    /// Counts connections.
+    pub connections: &'static Connections,
 }
 
 impl<S> Server<S>
@@ -77,6 +80,7 @@ where
     }
 
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, stopped: CancellationToken) {
+        let _open = self.connections.open();
         // Where it fails, answers only leave later.
         let _ = stream.set_nodelay(true);
         let (stream, progress) = Watched::new(stream);

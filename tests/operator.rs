@@ -1,5 +1,7 @@
 //! What an operator sets is there after a restart, but for what was set on one node alone.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod support;
 
 use support::{

@@ -122,11 +122,10 @@ pub fn id_info(_: &Api, _: &V1Call) -> Outcome {
     success(IdInfos)
 }
 
-/// PUT ops/log: logging is set at start, so nothing changes.
-pub fn log(_: &Api, call: &V1Call) -> Outcome {
+/// PUT ops/log: sets the level of a logger; names and levels that mean nothing here change nothing.
+pub fn log(api: &Api, call: &V1Call) -> Outcome {
     let params = Params::of(call);
-    params.typed("logName", "String")?;
-    params.typed("logLevel", "String")?;
+    api.sight.set_level(params.typed("logName", "String")?, params.typed("logLevel", "String")?);
     Ok(Reply::Text("200".into()))
 }
 

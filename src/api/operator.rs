@@ -192,10 +192,9 @@ fn check_member(api: &Api, address: &str) -> Result<(), Refusal> {
     Err(Refusal::illegal(format_args!("server: {address} is not in serverlist")))
 }
 
-/// PUT log: logging is set at start, so nothing changes.
-pub fn log(_: &Api, call: &V1Call) -> Outcome {
+/// PUT log: sets the level of a logger; names and levels that mean nothing here change nothing.
+pub fn log(api: &Api, call: &V1Call) -> Outcome {
     let params = Params::of(call);
-    params.typed("logName", "String")?;
-    params.typed("logLevel", "String")?;
+    api.sight.set_level(params.typed("logName", "String")?, params.typed("logLevel", "String")?);
     Ok(Reply::OK)
 }

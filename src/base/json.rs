@@ -78,6 +78,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
+/// How many bytes a whole number takes.
+#[must_use]
+pub fn digits(number: impl Into<i128>) -> usize {
+    let number: i128 = number.into();
+    let sign = usize::from(number < 0);
+    sign + number.unsigned_abs().checked_ilog10().map_or(1, |digits| digits as usize + 1)
+}
+
 struct Jackson;
 
 impl Formatter for Jackson {
@@ -140,6 +148,13 @@ mod tests {
         let read = |text| serde_json::from_str::<Object<Point>>(text).ok();
         assert_eq!(read(r#"{"x":1,"y":2}"#), Some(Object(Point { x: 1 })));
         assert_eq!([read("[1]"), read("null"), read("1")], [None, None, None]);
+    }
+
+    #[test]
+    fn digits_are_counted() {
+        for number in [0, 1, 9, 10, -1, -10, 3000, i64::MAX, i64::MIN] {
+            assert_eq!(digits(number), number.to_string().len());
+        }
     }
 
     #[test]

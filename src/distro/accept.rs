@@ -26,7 +26,7 @@ pub enum AcceptError {
     #[error("the key {0} names no service")]
     Key(String),
     /// There is no datum under a key, or it has no key of its own.
-    #[error("the datum of {0} has no content or no key")]
+    #[error("the datum of {0} lacks its key")]
     NoKey(String),
     /// A list holds something that is no instance.
     #[error("the datum of {0} can not be used: {1}")]
@@ -183,8 +183,8 @@ mod tests {
                 r#"{"KEY":{"key":"KEY","value":[]}}"#,
                 "invalid type: sequence, expected a JSON object".to_string(),
             ),
-            (r#"{"KEY":null}"#, format!("the datum of {KEY} has no content or no key")),
-            (r#"{"KEY":{}}"#, format!("the datum of {KEY} has no content or no key")),
+            (r#"{"KEY":null}"#, format!("the datum of {KEY} lacks its key")),
+            (r#"{"KEY":{}}"#, format!("the datum of {KEY} lacks its key")),
             (
                 r#"{"KEY":{"key":"KEY","value":{"instanceList":[null]}}}"#,
                 format!("the datum of {KEY} can not be used: an instance has no fields"),

@@ -139,7 +139,8 @@ pub struct Service {
     state: ArcSwap<State>,
     /// The order of writes; holds whether the service has been removed.
     removed: Mutex<bool>,
-    pub(super) announced: AtomicBool,
+    /// A report about it is waiting to be taken.
+    pub(crate) announced: AtomicBool,
 }
 
 /// The service was removed between finding it and writing to it; look again.
@@ -184,6 +185,15 @@ impl Draft {
     /// The instances of one kind.
     pub fn of_kind(&mut self, ephemeral: bool) -> &mut Instances {
         if ephemeral { &mut self.ephemeral } else { &mut self.persistent }
+    }
+
+    /// Puts an instance in the place of the one of its kind with its key.
+    pub fn put(&mut self, instance: Instance) {
+        let instances = self.of_kind(instance.ephemeral);
+        // The set keeps the old of two equal members otherwise.
+        instances.remove(&instance.key());
+        instances.insert(Arc::new(instance));
+        self.touched.instances = true;
     }
 
     /// The definition, to be changed.
@@ -298,6 +308,23 @@ impl Service {
                     instance.set_healthy(healthy);
                     draft.touched.health = true;
                 }
+            }
+        })?;
+        Ok(touched)
+    }
+
+    /// Sets the health of the ephemeral instance with this key, if it is there.
+    ///
+    /// # Errors
+    /// [`Removed`] if the service is gone.
+    pub fn set_health_of(&self, key: &super::InstanceKey<'_>, healthy: bool) -> Result<Touched, Removed> {
+        let ((), touched) = self.write(|draft| {
+            let Some(instance) = draft.ephemeral.get(key) else { return };
+            if instance.healthy() != healthy {
+                // The checksum keeps the health of the last change of the list.
+                let _ = self.state.load().checksum(&self.key.name);
+                instance.set_healthy(healthy);
+                draft.touched.health = true;
             }
         })?;
         Ok(touched)
