@@ -82,7 +82,8 @@ fn a_beat_costs_the_same_in_a_large_service() {
 
 #[test]
 fn a_list_allocates_its_service_name_and_its_answer() {
-    let target = format!("/v1/ns/instance/list?{SERVICE}&clusters=&udpPort=0&clientIP=127.0.0.1&healthyOnly=false");
+    let target =
+        format!("/v1/ns/instance/list?{SERVICE}&clusters=&udpPort=0&clientIP=127.0.0.1&healthyOnly=false");
     let counts = counted(10, "GET", &target, r#""ip":"10.0.0.7""#);
     assert_eq!(counts.count_total, 2, "{counts:?}");
 }

@@ -53,6 +53,29 @@ pub fn push_escaped(out: &mut Vec<u8>, text: &str) {
     }
 }
 
+/// Appends a whole number.
+pub fn push_number(out: &mut Vec<u8>, number: impl Into<i64>) {
+    let number: i64 = number.into();
+    let (mut digits, mut at, mut rest) = ([0_u8; 20], 20, number.unsigned_abs());
+    loop {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(rest % 10).expect("a digit");
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends `true` or `false`.
+pub fn push_truth(out: &mut Vec<u8>, truth: bool) {
+    out.extend_from_slice(if truth { b"true" } else { b"false" });
+}
+
 /// How many bytes a whole number takes.
 #[must_use]
 pub fn digits(number: impl Into<i128>) -> usize {
@@ -115,9 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_counted() {
+    fn whole_numbers_are_written_and_counted() {
         for number in [0, 1, 9, 10, -1, -10, 3000, i64::MAX, i64::MIN] {
             assert_eq!(digits(number), number.to_string().len());
+            let mut out = Vec::new();
+            push_number(&mut out, number);
+            assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
         }
     }
 
