@@ -14,10 +14,16 @@ pub mod cli;
 pub mod config;
 /// Persistent data: what must survive a restart, durable before it is answered.
 pub mod cp;
+/// Ephemeral data as peers exchange it.
+pub mod distro;
 /// Who is alive.
 pub mod health;
 /// The naming model.
 pub mod model;
+/// What a person sees of the running server.
+pub mod observe;
+/// Changed lists, by UDP to who subscribed.
+pub mod push;
 /// Accepts connections and serves them.
 pub mod server;
 /// The order of the layers.

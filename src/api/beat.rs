@@ -11,10 +11,8 @@ use super::{
 };
 use crate::{
     health::beat::Beat,
-    model::{
-        InstanceKey, instance::own_beat_interval_ms, name::DEFAULT_CLUSTER, service::Beaten,
-        switches::Switches,
-    },
+    model::{InstanceKey, instance::own_beat_interval_ms, name::DEFAULT_CLUSTER, service::Beaten},
+    observe::beats::Effect,
 };
 
 /// PUT beat: renews an instance, or makes it from the beat's own description.
@@ -42,11 +40,11 @@ pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Ref
             if !instance.healthy() {
                 api.registry.set_health_of(&service, &key, true);
             }
-            Ok(known(api, instance.own_beat_interval_ms))
+            Ok(known(api, Effect::Renewed, instance.own_beat_interval_ms))
         }
-        (Beaten::Persistent(instance), ..) => Ok(known(api, instance.own_beat_interval_ms)),
+        (Beaten::Persistent(instance), ..) => Ok(known(api, Effect::Renewed, instance.own_beat_interval_ms)),
         (Beaten::Unknown, _, Some(body)) if body.makes_an_instance() => make(api, &named, body, cluster),
-        _ => Ok(unknown(&api.switches.load())),
+        _ => Ok(unknown(api)),
     }
 }
 
@@ -54,11 +52,12 @@ pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Ref
 fn make(api: &Api, named: &Named<'_>, body: &Beat<'_>, cluster: &str) -> Outcome {
     let description = body.describe(cluster).map_err(Refusal::failed)?;
     api.registry.register(named.place(), &description, api.clock.now())?;
-    Ok(known(api, own_beat_interval_ms(&description.metadata)))
+    Ok(known(api, Effect::Registered, own_beat_interval_ms(&description.metadata)))
 }
 
 /// The answer to a beat of a known instance with this interval of its own, if it has one.
-fn known(api: &Api, interval_ms: Option<u64>) -> Reply {
+fn known(api: &Api, effect: Effect, interval_ms: Option<u64>) -> Reply {
+    api.sight.meters.beats.note(effect);
     let switches = api.switches.load();
     let (default, light) = (switches.client_beat_interval, switches.light_beat_enabled);
     let interval = interval_ms.map_or(i128::from(default), i128::from);
@@ -70,8 +69,9 @@ fn known(api: &Api, interval_ms: Option<u64>) -> Reply {
 }
 
 /// The answer that lets a client register again.
-fn unknown(switches: &Switches) -> Reply {
-    match switches.client_beat_interval {
+fn unknown(api: &Api) -> Reply {
+    api.sight.meters.beats.note(Effect::Unknown);
+    match api.switches.load().client_beat_interval {
         5000 => Reply::fixed(r#"{"clientBeatInterval":5000,"code":20404}"#),
         interval => Reply::Json(format!(r#"{{"clientBeatInterval":{interval},"code":20404}}"#).into()),
     }

@@ -2,7 +2,10 @@
 //!
 //! Source: Nacos 1.4.8 naming module, catalog controller; compat files `catalog-*`.
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -75,8 +78,8 @@ pub fn service(api: &Api, call: &V1Call) -> Outcome {
         return Ok(Reply::Whole(Box::new(response)));
     };
     let state = find(api, params.typed_namespace(), &name)?.state();
-    let clusters = state.definition.clusters_in_order();
-    let clusters = clusters.into_iter().map(|cluster| ClusterDetail {
+    let filled: HashSet<&str> = state.instances().map(|instance| instance.cluster()).collect();
+    let clusters = state.definition.clusters_in_order().into_iter().map(|cluster| ClusterDetail {
         service_name: &name,
         name: &cluster.name,
         health_checker: cluster.health_checker.as_ref(),
@@ -86,7 +89,7 @@ pub fn service(api: &Api, call: &V1Call) -> Outcome {
         metadata: &cluster.metadata,
         sitegroup: "",
         check_port: cluster.check_port,
-        empty: !state.instances().any(|instance| instance.cluster() == &*cluster.name),
+        empty: !filled.contains(&*cluster.name),
         own_default_port: cluster.default_port,
     });
     let clusters = clusters.collect();
@@ -242,12 +245,15 @@ impl Serialize for ClusterMap<'_> {
 
 impl<'a> WithInstances<'a> {
     fn of(service: &'a Service, state: &'a State) -> Self {
-        let hosts = |cluster: &str| Hosts {
-            hosts: of_cluster(state, cluster).map(|instance| Host::of(instance)).collect(),
-        };
-        let clusters = state.definition.clusters_in_order();
-        let mut clusters: Vec<_> =
-            clusters.into_iter().map(|cluster| (&*cluster.name, hosts(&cluster.name))).collect();
+        let mut by_cluster: HashMap<&str, Vec<Host<'a>>> = HashMap::new();
+        for instance in state.instances() {
+            by_cluster.entry(instance.cluster()).or_default().push(Host::of(instance));
+        }
+        let clusters = state.definition.clusters_in_order().into_iter().map(|cluster| {
+            let hosts = by_cluster.remove(&*cluster.name).unwrap_or_default();
+            (&*cluster.name, Hosts { hosts })
+        });
+        let mut clusters: Vec<_> = clusters.collect();
         // The reference copies them into a map with a small table.
         java::hash_map_order_from(8, &mut clusters, |(name, _)| name);
         Self {
@@ -318,7 +324,7 @@ struct ClusterCheckTimes<'a> {
     normalized: i64,
 }
 
-/// What the reference takes as the usual time of a check before there was one: a draw from 0 to 7 seconds.
+/// What stands for the usual time of a check before there was one; the reference draws from 2 to 7 seconds.
 const UNCHECKED_NORMALIZED_MS: i64 = 2_000;
 
 /// GET rt/service: how long the checks of each cluster take.

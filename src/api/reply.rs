@@ -39,6 +39,12 @@ impl Refusal {
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, text: text.to_string() }
     }
 
+    /// 403: not from there.
+    #[must_use]
+    pub fn forbidden(text: impl fmt::Display) -> Self {
+        Self { status: StatusCode::FORBIDDEN, text: text.to_string() }
+    }
+
     /// 503: not now.
     #[must_use]
     pub fn unavailable(text: impl fmt::Display) -> Self {
@@ -155,6 +161,13 @@ pub fn respond(head: &mut Parts, outcome: Result<Reply, Refusal>) -> V1Response 
     let mut headers = std::mem::take(&mut head.headers);
     headers.clear();
     finish(headers, status, media_type, body)
+}
+
+/// A JSON answer that is given more headers before it leaves.
+#[must_use]
+pub fn json_response(head: &Parts, value: &impl Serialize) -> V1Response {
+    let (status, media_type, body) = negotiated(head, V1Body::chunked(json::to_bytes(value)));
+    finish(HeaderMap::new(), status, media_type, body)
 }
 
 /// Status, media type and body of a JSON answer, or the refusal where the client takes no JSON.

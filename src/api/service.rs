@@ -20,7 +20,7 @@ use crate::{
     base::java,
     cp::{Change, Gone, Scope},
     model::{
-        Definition, Metadata, Service, ServiceKey,
+        Definition, Metadata, Registry, Service, ServiceKey,
         cluster::HealthChecker,
         name::{self, DEFAULT_GROUP, NameError, group_part, service_part},
         pattern::NamePattern,
@@ -60,7 +60,7 @@ pub fn create(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let params = Params::of(call);
     let protect_threshold = params.typed_float("protectThreshold", 0.0)?;
     let key = ServiceKey::new(params.typed_namespace(), &params.typed_name()?);
-    check_absent(api.registry.get(key.place()), &key)?;
+    check_absent(&api.registry, &key)?;
     let definition = Definition {
         protect_threshold,
         metadata: read_metadata(params.typed_or("metadata", ""))?,
@@ -74,20 +74,17 @@ pub fn create(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     }
     api.registry.check_creatable(key.place())?;
     let stored = api.cp.submit(Scope::service(&key), move |applied| {
-        check_absent(applied.registry.get(key.place()), &key)?;
+        check_absent(&applied.registry, &key)?;
         Ok::<_, Refusal>((vec![Change::Service(key, Box::new(definition))], ()))
     });
     Ok(Pending::Later(Box::pin(async move { stored.await.map(|()| Reply::OK) })))
 }
 
-fn check_absent(found: Option<Arc<Service>>, key: &ServiceKey) -> Result<(), Refusal> {
-    match found {
-        None => Ok(()),
-        Some(_) => {
-            let name = &key.name;
-            Err(Refusal::illegal(format_args!("specified service already exists, serviceName : {name}")))
-        }
+fn check_absent(registry: &Registry, key: &ServiceKey) -> Result<(), Refusal> {
+    if registry.get(key.place()).is_none() {
+        return Ok(());
     }
+    Err(Refusal::illegal(format_args!("specified service already exists, serviceName : {}", key.name)))
 }
 
 /// PUT: gives a service another threshold, metadata and selector; what isn't given of these is reset.

@@ -21,6 +21,7 @@ pub mod pattern;
 pub mod registry;
 pub mod selector;
 pub mod service;
+pub mod status;
 pub mod switches;
 
 pub use instance::{Instance, InstanceKey};

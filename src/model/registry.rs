@@ -295,6 +295,9 @@ impl Registry {
 
     /// Puts a whole list of one kind in the place of what is there; makes the service where needed.
     ///
+    /// A known instance keeps its health, which is what checks and beats here have found, unless the new one is
+    /// marked. Beat times are those of the list.
+    ///
     /// # Errors
     /// [`NameError`] for a name that can't be made, of the service or of a cluster; nothing is replaced then.
     pub fn replace_all(
@@ -310,7 +313,15 @@ impl Registry {
                 for instance in list {
                     make_cluster(draft, instance.cluster())?;
                 }
-                *draft.of_kind(ephemeral) = list.iter().map(|instance| Arc::new(instance.copy())).collect();
+                let instances = draft.of_kind(ephemeral);
+                let new = list.iter().map(|instance| {
+                    let new = instance.copy();
+                    if let Some(known) = instances.get(&new.key()).filter(|_| !new.marked) {
+                        new.set_healthy(known.healthy());
+                    }
+                    Arc::new(new)
+                });
+                *instances = new.collect();
                 draft.touched.instances = true;
                 Ok(())
             });

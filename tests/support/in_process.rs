@@ -1,6 +1,6 @@
 //! A node without sockets: requests go straight into the stack of layers.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -8,19 +8,23 @@ use http::{HeaderMap, Request};
 use http_body_util::Full;
 use nacre::{
     api::{
-        Api,
-        routes::{Row, Table},
+        Api, node,
+        observe::Sight,
+        routes::{self, Row, Table},
     },
     base::clock::Clock,
     config::Settings,
     cp::{self, Applied},
     model::{Registry, change::Changes},
+    observe::{Meters, logs},
+    push::Push,
     stack,
 };
 use nacre_middleware::{
     V1Response,
     collect::{Limits, Routed},
 };
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 /// What a request consists of here.
@@ -53,7 +57,18 @@ pub fn start() -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Respo
     };
     let limits =
         Limits { max_body_bytes: settings.http.max_body_bytes, body_timeout: settings.http.body_timeout };
+    let meters = Meters::new(routes::labels());
+    let logs = Arc::new(logs::prepare(&settings.log, false).unwrap().0);
     let api = Arc::new(Api {
+        node: node::Node::new(clock.wall_ms()).unwrap(),
+        push: Push::new(&settings.push),
+        sight: Sight {
+            meters,
+            sweeps: Arc::default(),
+            logs,
+            stopped: CancellationToken::new(),
+            started: SystemTime::now(),
+        },
         clock: clock.clone(),
         registry: Arc::clone(&registry),
         switches: Arc::clone(&applied.switches),
