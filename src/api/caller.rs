@@ -21,7 +21,8 @@ pub fn caller(headers: &HeaderMap, peer: IpAddr, trusted: &[Network]) -> IpAddr 
     }
     let forwarded = headers.get_all("x-forwarded-for");
     let texts = forwarded.iter().rev().filter_map(|value| value.to_str().ok());
-    let mut hops = texts.flat_map(|text| text.rsplit(',')).map(str::trim).filter(|hop| !hop.is_empty()).peekable();
+    let mut hops =
+        texts.flat_map(|text| text.rsplit(',')).map(str::trim).filter(|hop| !hop.is_empty()).peekable();
     if hops.peek().is_none() {
         let real = headers.get("x-real-ip").map(HeaderValue::to_str);
         return real.and_then(Result::ok).and_then(read).unwrap_or(peer);
@@ -40,7 +41,8 @@ pub fn caller(headers: &HeaderMap, peer: IpAddr, trusted: &[Network]) -> IpAddr 
 /// An address, with or without brackets and port.
 fn read(text: &str) -> Option<IpAddr> {
     let text = text.trim();
-    let bare = text.strip_prefix('[').and_then(|text| text.split_once(']')).map_or(text, |(address, _)| address);
+    let bare =
+        text.strip_prefix('[').and_then(|text| text.split_once(']')).map_or(text, |(address, _)| address);
     let address = bare.parse().or_else(|_| bare.parse().map(|address: std::net::SocketAddr| address.ip()));
     address.ok().map(|address: IpAddr| address.to_canonical())
 }

@@ -4,12 +4,7 @@
 
 use serde::{Serialize, Serializer};
 
-use super::{
-    Api, V1Call,
-    params::Params,
-    reply::Reply,
-    routes::Outcome,
-};
+use super::{Api, V1Call, params::Params, reply::Reply, routes::Outcome};
 
 /// Fields in wire order.
 #[derive(Serialize)]
@@ -72,6 +67,9 @@ mod tests {
         assert_eq!(shown(0, 0, None), r#"{"succeed":0,"total":0,"ratio":0,"reset":false}"#);
         assert_eq!(shown(9, 9, None), r#"{"succeed":9,"total":9,"ratio":1.0,"reset":false}"#);
         let packets = Some(vec!["{}".to_string()]);
-        assert_eq!(shown(1, 3, packets), r#"{"succeed":1,"total":3,"ratio":0.33333334,"data":["{}"],"reset":false}"#);
+        assert_eq!(
+            shown(1, 3, packets),
+            r#"{"succeed":1,"total":3,"ratio":0.33333334,"data":["{}"],"reset":false}"#
+        );
     }
 }

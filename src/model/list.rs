@@ -138,7 +138,8 @@ pub fn answer_in_pieces(
 ) -> Option<Answer> {
     let chosen = chosen(state, shape.clusters);
     let mut head = Vec::new();
-    push_head(&mut head, service, state, shape, &chosen, flush).then(|| finish(head, service, state, shape, &chosen))
+    push_head(&mut head, service, state, shape, &chosen, flush)
+        .then(|| finish(head, service, state, shape, &chosen))
 }
 
 /// The answer for a service that is gone: as [`answer`], without a single instance.
@@ -197,7 +198,13 @@ fn push_head(
 }
 
 /// The answer whose hosts stand in `head`.
-fn finish(mut head: Vec<u8>, service: &Service, state: &State, shape: Shape<'_>, chosen: &[&Instance]) -> Answer {
+fn finish(
+    mut head: Vec<u8>,
+    service: &Service,
+    state: &State,
+    shape: Shape<'_>,
+    chosen: &[&Instance],
+) -> Answer {
     let name = &*service.key.name;
     head.extend_from_slice(b"\"dom\":");
     json::push_string(&mut head, shape.shown(name));
@@ -211,7 +218,11 @@ fn finish(mut head: Vec<u8>, service: &Service, state: &State, shape: Shape<'_>,
     json::push_string(&mut middle, shape.clusters);
     middle.extend_from_slice(b",\"env\":\"");
     let mut tail = Vec::with_capacity(64);
-    tail.extend_from_slice(if chosen.is_empty() { b"\",\"hosts\":[],\"metadata\":" } else { b"\",\"metadata\":" });
+    tail.extend_from_slice(if chosen.is_empty() {
+        b"\",\"hosts\":[],\"metadata\":"
+    } else {
+        b"\",\"metadata\":"
+    });
     let metadata = if chosen.is_empty() { state.definition.metadata.json() } else { "{}" };
     tail.extend_from_slice(metadata.as_bytes());
     tail.push(b'}');

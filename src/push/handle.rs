@@ -125,7 +125,8 @@ impl Push {
             Host::Ip(ip) => Target::Address(SocketAddr::new(ip, port)),
             Host::Name(name) => Target::Named(Named::new(name, port)),
         };
-        let details = Details { target, grouped: question.grouped, app: question.app, caller: question.caller };
+        let details =
+            Details { target, grouped: question.grouped, app: question.app, caller: question.caller };
         match self.0.subscribers.add(&asked, details, now) {
             Ok(subscriber) => match &subscriber.target {
                 Target::Address(_) => true,
@@ -194,7 +195,8 @@ impl Push {
         let unacked = self.0.unacked.lock();
         let total = self.0.stats.sent.get();
         let succeed = total.saturating_sub(unacked.failed() + unacked.len() as u64);
-        let packets: Vec<Arc<Packet>> = if detail { unacked.packets().cloned().collect() } else { Vec::new() };
+        let packets: Vec<Arc<Packet>> =
+            if detail { unacked.packets().cloned().collect() } else { Vec::new() };
         drop(unacked);
         State { succeed, total, packets: texts(&packets) }
     }

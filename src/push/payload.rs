@@ -249,7 +249,10 @@ mod tests {
     fn a_small_packet_is_plain_and_its_keys_stand_in_order() {
         let registry = registry(1, |_| r#"{"q":"a\"b\\中"}"#.into());
         let text = String::from_utf8(packet(&registry, "").unwrap()).unwrap();
-        assert!(text.starts_with(r#"{"type":"dom","data":"{\"hosts\":[{\"ip\":\"10.0.0.0\",\"port\":80,"#), "{text}");
+        assert!(
+            text.starts_with(r#"{"type":"dom","data":"{\"hosts\":[{\"ip\":\"10.0.0.0\",\"port\":80,"#),
+            "{text}"
+        );
         assert!(text.ends_with(r#"\"env\":\"\",\"metadata\":{}}","lastRefTime":42}"#), "{text}");
         assert_eq!(data(&text)["hosts"][0]["metadata"]["q"], "a\"b\\中");
         assert_eq!(data(&text)["cacheMillis"], 10_000);
@@ -325,7 +328,12 @@ mod tests {
         let echo = Echo { cache_millis: 10_000, wall_ms: 17, env: "" };
         let bytes = build(&service, Shown::Gone(&service.state()), shape, echo, 42).unwrap();
         let text = String::from_utf8(bytes).unwrap();
-        assert!(text.starts_with(r#"{"type":"dom","data":"{\"dom\":\"a\",\"name\":\"G@@a\",\"cacheMillis\":10000"#), "{text}");
+        assert!(
+            text.starts_with(
+                r#"{"type":"dom","data":"{\"dom\":\"a\",\"name\":\"G@@a\",\"cacheMillis\":10000"#
+            ),
+            "{text}"
+        );
         assert!(text.contains(r#"\"clusters\":\"A\",\"env\":\"\",\"hosts\":[],\"metadata\":{}}""#), "{text}");
     }
 

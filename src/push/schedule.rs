@@ -110,7 +110,10 @@ mod tests {
                 pushed.push(now);
             }
         }
-        assert!(schedule.entries.is_empty() && schedule.order.is_empty(), "all is forgotten after a quiet second");
+        assert!(
+            schedule.entries.is_empty() && schedule.order.is_empty(),
+            "all is forgotten after a quiet second"
+        );
         pushed
     }
 
@@ -139,7 +142,10 @@ mod tests {
         schedule.changed(service("G@@a"), at(0));
         schedule.changed(service("G@@b"), at(10));
         assert_eq!(schedule.next_due(), Some(at(200)));
-        assert_eq!(schedule.take_due(at(200)).map(|service| service.key.name.to_string()), Some("G@@a".into()));
+        assert_eq!(
+            schedule.take_due(at(200)).map(|service| service.key.name.to_string()),
+            Some("G@@a".into())
+        );
         assert!(schedule.take_due(at(200)).is_none());
         assert_eq!(schedule.next_due(), Some(at(210)));
     }

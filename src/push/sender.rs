@@ -3,13 +3,7 @@
 //! One task does it all, so nothing is locked while it decides; between portions of packets it takes in the
 //! acknowledgements that came, lest they overflow the socket's buffer, and lets other tasks run.
 
-use std::{
-    collections::HashSet,
-    io,
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::{sync::mpsc, time::Instant};
@@ -36,6 +30,8 @@ use crate::{
 
 /// Packets that are sent before the acknowledgements that came are taken in.
 const PORTION: usize = 32;
+/// Portions before other tasks get their turn.
+const PORTIONS_IN_A_ROW: usize = 4;
 /// Acknowledgements that are taken in before something else gets its turn.
 const MOST_ACKS_IN_A_ROW: usize = 128;
 /// Milliseconds between two looks for subscribers whose time is over.
@@ -67,12 +63,13 @@ impl Sender {
     /// Pushes until `stopped`. Packets that wait for their acknowledgement then are given up.
     pub async fn run(self, stopped: CancellationToken) {
         let (missed, resolved) = mpsc::channel(MOST_MISSED);
-        let names = resolver::run(self.push.clone(), self.clock.clone(), resolver::system, missed);
+        let names = resolver::run(self.push.clone(), self.clock.clone(), Arc::new(resolver::system), missed);
         let settings = &self.push.0.settings;
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let schedule = Schedule::new(ms(settings.first_delay), ms(settings.interval));
         let sweep_at = self.clock.now().plus(SWEEP_MS);
-        let pushing = Pushing { last_number: 0, reported: HashSet::new(), schedule, sweep_at, resolved, sender: self };
+        let pushing =
+            Pushing { last_number: 0, reported: HashSet::new(), schedule, sweep_at, resolved, sender: self };
         tokio::select! {
             () = stopped.cancelled() => {}
             () = names => {}
@@ -144,11 +141,13 @@ impl Pushing {
     /// Sends the newest list to those who get the same.
     async fn push_group(&mut self, service: &Arc<Service>, group: &Group, patience: &mut Patience) {
         let Some(packet) = self.build(service, &group.clusters, group.grouped) else { return };
-        for portion in group.subscribers.chunks(PORTION) {
+        for (index, portion) in group.subscribers.chunks(PORTION).enumerate() {
+            if index > 0 && index % PORTIONS_IN_A_ROW == 0 {
+                tokio::task::yield_now().await;
+            }
             let sent = self.send_portion(&packet, portion, patience).await;
             self.keep(&packet, &sent);
             self.take_acks();
-            tokio::task::consume_budget().await;
         }
     }
 
@@ -225,7 +224,9 @@ impl Pushing {
         loop {
             match self.sender.socket.try_send(packet.bytes(), to) {
                 Ok(()) => return true,
-                Err(error) if is_full(&error) && patience.is_left() => patience.wait(&self.sender.socket).await,
+                Err(error) if is_full(&error) && patience.is_left() => {
+                    patience.wait(&self.sender.socket).await;
+                }
                 Err(error) => {
                     self.sender.push.stats().unsendable.count();
                     tracing::debug!(%to, %error, "a push isn't sent");
@@ -290,7 +291,7 @@ impl Pushing {
                 }
             }
             self.take_acks();
-            tokio::task::consume_budget().await;
+            tokio::task::yield_now().await;
         }
     }
 

@@ -65,7 +65,9 @@ impl PushSocket {
     /// [`io::ErrorKind::WouldBlock`] while the system takes no more; else what it says of this address.
     pub fn try_send(&self, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
         let to = match to {
-            SocketAddr::V4(v4) if self.is_v6 => SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0).into(),
+            SocketAddr::V4(v4) if self.is_v6 => {
+                SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0).into()
+            }
             to => to,
         };
         self.socket.try_send_to(bytes, to).map(drop)
@@ -117,6 +119,7 @@ mod tests {
         for local in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(client) = std::net::UdpSocket::bind(local) else { continue };
             let address = client.local_addr().unwrap();
+            socket.writable().await.unwrap();
             socket.try_send(b"hello", address).unwrap();
             let mut buffer = [0; 16];
             assert_eq!(client.recv(&mut buffer).unwrap(), 5);

@@ -49,7 +49,7 @@ pub struct Asked<'a> {
 }
 
 /// A host as a client names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host<'a> {
     /// By its address.
     Ip(IpAddr),
@@ -93,14 +93,18 @@ pub enum Target {
 }
 
 impl Target {
-    fn host(&self) -> Host<'_> {
+    /// The host as the client named it.
+    #[must_use]
+    pub fn host(&self) -> Host<'_> {
         match self {
             Self::Address(address) => Host::Ip(address.ip()),
             Self::Named(named) => Host::Name(&named.host),
         }
     }
 
-    fn port(&self) -> u16 {
+    /// The port there.
+    #[must_use]
+    pub fn port(&self) -> u16 {
         match self {
             Self::Address(address) => address.port(),
             Self::Named(named) => named.port,
@@ -162,7 +166,8 @@ impl Subscriber {
 
     /// Marks it as swept if its last question is too old.
     fn expire(&self, now: Millis, lifetime_ms: u64) -> bool {
-        let expired = |asked_at| (asked_at != GONE && now.since(Millis(asked_at)) > lifetime_ms).then_some(GONE);
+        let expired =
+            |asked_at| (asked_at != GONE && now.since(Millis(asked_at)) > lifetime_ms).then_some(GONE);
         self.asked_at.fetch_update(Ordering::AcqRel, Ordering::Acquire, expired).is_ok()
     }
 }
@@ -290,7 +295,12 @@ impl Subscribers {
     }
 
     /// Renews a known subscriber and calls `with` with it; nothing where it must be added.
-    pub fn renew<T>(&self, asked: &Asked<'_>, now: Millis, with: impl FnOnce(&Arc<Subscriber>) -> T) -> Option<T> {
+    pub fn renew<T>(
+        &self,
+        asked: &Asked<'_>,
+        now: Millis,
+        with: impl FnOnce(&Arc<Subscriber>) -> T,
+    ) -> Option<T> {
         let known = self.known.pin();
         let (Entry(subscriber), ()) = known.get_key_value(asked)?;
         subscriber.renew(now).then(|| with(subscriber))
@@ -300,10 +310,16 @@ impl Subscribers {
     ///
     /// # Errors
     /// [`NotTaken`]; nothing changes then.
-    pub fn add(&self, asked: &Asked<'_>, details: Details<'_>, now: Millis) -> Result<Arc<Subscriber>, NotTaken> {
+    pub fn add(
+        &self,
+        asked: &Asked<'_>,
+        details: Details<'_>,
+        now: Millis,
+    ) -> Result<Arc<Subscriber>, NotTaken> {
         let host_bytes = if let Host::Name(name) = asked.host { name.len() } else { 0 };
         let place_bytes = asked.place.namespace.len() + asked.place.name.len();
-        let text_bytes = asked.clusters.len() + asked.agent.len() + host_bytes + details.app.len() + place_bytes;
+        let text_bytes =
+            asked.clusters.len() + asked.agent.len() + host_bytes + details.app.len() + place_bytes;
         if text_bytes > MOST_TEXT_BYTES {
             return Err(NotTaken::TooLong);
         }

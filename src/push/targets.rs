@@ -28,7 +28,9 @@ pub fn is_allowed(rule: PushTargets, target: IpAddr, caller: IpAddr) -> bool {
 fn is_near(target: IpAddr) -> bool {
     match target {
         IpAddr::V4(target) => target.is_private() || target.is_loopback() || target.is_link_local(),
-        IpAddr::V6(target) => target.is_loopback() || target.is_unique_local() || target.is_unicast_link_local(),
+        IpAddr::V6(target) => {
+            target.is_loopback() || target.is_unique_local() || target.is_unicast_link_local()
+        }
     }
 }
 
@@ -42,7 +44,16 @@ mod tests {
 
     #[test]
     fn private_allows_the_caller_and_what_is_near() {
-        for near in ["127.0.0.77", "10.1.2.3", "172.31.0.1", "192.168.0.1", "169.254.1.1", "::1", "fd00::1", "fe80::1"] {
+        for near in [
+            "127.0.0.77",
+            "10.1.2.3",
+            "172.31.0.1",
+            "192.168.0.1",
+            "169.254.1.1",
+            "::1",
+            "fd00::1",
+            "fe80::1",
+        ] {
             assert!(allowed(PushTargets::Private, near, "198.51.100.1"), "{near}");
         }
         assert!(allowed(PushTargets::Private, "::ffff:10.0.0.1", "198.51.100.1"));

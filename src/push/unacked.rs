@@ -156,7 +156,13 @@ impl Unacked {
         let key = (address, packet.number());
         let waiting = self.waiting.entry(key).or_insert_with(|| {
             self.order.push_back((due, key));
-            Waiting { packet: Arc::clone(packet), subscribers: SmallVec::new(), sent_at: now, due, resent: false }
+            Waiting {
+                packet: Arc::clone(packet),
+                subscribers: SmallVec::new(),
+                sent_at: now,
+                due,
+                resent: false,
+            }
         });
         waiting.subscribers.push(Arc::clone(subscriber));
         self.count += 1;
@@ -224,8 +230,11 @@ impl Unacked {
             && due <= now
         {
             self.order.pop_front();
-            let Some(waiting) = self.waiting.get_mut(&key).filter(|waiting| waiting.due == due) else { continue };
-            let newest = |subscriber: &Arc<Subscriber>| subscriber.newest_packet.load(Ordering::Acquire) == key.1;
+            let Some(waiting) = self.waiting.get_mut(&key).filter(|waiting| waiting.due == due) else {
+                continue;
+            };
+            let newest =
+                |subscriber: &Arc<Subscriber>| subscriber.newest_packet.load(Ordering::Acquire) == key.1;
             if waiting.resent || !waiting.subscribers.iter().any(newest) {
                 let count = waiting.subscribers.len();
                 let packet = Arc::clone(&waiting.packet);
@@ -265,7 +274,11 @@ mod tests {
 
     impl Fixture {
         fn new(most: usize) -> Self {
-            Self { subscribers: Subscribers::new(100, 30_000), unacked: Unacked::new(most, 1_000), gauge: Gauge::default() }
+            Self {
+                subscribers: Subscribers::new(100, 30_000),
+                unacked: Unacked::new(most, 1_000),
+                gauge: Gauge::default(),
+            }
         }
 
         fn subscriber(&self, port: u16, agent: &str) -> (Arc<Subscriber>, SocketAddr) {
@@ -289,7 +302,10 @@ mod tests {
     #[test]
     fn acks_are_read_with_the_number_as_text_and_as_number() {
         let of = |text: &str| read_ack(text.as_bytes());
-        assert_eq!(of(r#"{"type": "push-ack", "lastRefTime":"1719926760930", "data":""}"#), Some(1_719_926_760_930));
+        assert_eq!(
+            of(r#"{"type": "push-ack", "lastRefTime":"1719926760930", "data":""}"#),
+            Some(1_719_926_760_930)
+        );
         assert_eq!(of(r#"{"data":"","lastRefTime":"17","type":"push-ack"}"#), Some(17));
         assert_eq!(of(r#"{"type":"push-ack","lastRefTime":17,"data":""}"#), Some(17));
         for garbage in [
@@ -310,7 +326,8 @@ mod tests {
             assert_eq!(of(garbage), None, "{garbage}");
         }
         assert_eq!(read_ack(&[0xff; 40]), None);
-        let long = format!(r#"{{"type":"push-ack","lastRefTime":17,"data":"{}"}}"#, "x".repeat(MOST_ACK_BYTES));
+        let long =
+            format!(r#"{{"type":"push-ack","lastRefTime":17,"data":"{}"}}"#, "x".repeat(MOST_ACK_BYTES));
         assert_eq!(of(&long), None);
     }
 
