@@ -1,6 +1,6 @@
 //! Builds the parts in order, wires them, waits, stops them: alone knows all modules.
 
-use std::{io, net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::SystemTime};
 
 use hyper::body::Incoming;
 use nacre_middleware::collect::Limits;
@@ -8,12 +8,24 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    api::{Api, routes::Table},
+    api::{
+        Api,
+        node::Node,
+        observe::Sight,
+        routes::{self, Table},
+    },
     base::{clock::Clock, net},
     config::{Loaded, Settings, own_address},
     cp::{self, Applied},
-    health::{empty, sweep::Sweeper},
+    health::{
+        empty,
+        sweep::{SweepStats, Sweeper},
+    },
     model::{Registry, change::Changes},
+    observe::{
+        Meters,
+        logs::{self, Logs},
+    },
     push::{self, Push},
     server::Server,
     stack,
@@ -21,11 +33,17 @@ use crate::{
 
 /// Serves as the settings say until the process is told to stop.
 pub fn run(loaded: Loaded) -> ExitCode {
+    let logs = match logs::start(&loaded.settings.log, loaded.settings.server.access_log, &loaded.notices) {
+        Ok(logs) => Arc::new(logs),
+        Err(error) => return failed(&format!("nothing can be logged: {error}")),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("no threads for the server: {error}")),
     };
-    match runtime.block_on(serve(loaded)) {
+    let served = runtime.block_on(serve(loaded, Arc::clone(&logs)));
+    logs.finish();
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error.to_string()),
     }
@@ -45,14 +63,17 @@ enum StartError {
     OwnAddress(io::Error),
     #[error("{0}")]
     Store(#[from] cp::OpenError),
+    #[error("the system gives no random bytes for the key of login tokens: {0}")]
+    Key(io::Error),
     #[error("no UDP socket for pushes: {0}")]
     Push(io::Error),
     #[error("signals can't be received: {0}")]
     Signals(io::Error),
 }
 
-async fn serve(loaded: Loaded) -> Result<(), StartError> {
+async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
     let settings = Arc::new(loaded.settings);
+    raise_open_files(settings.http.max_connections);
     let mut signals = Signals::new().map_err(StartError::Signals)?;
     let port = settings.server.port;
     let listener =
@@ -70,7 +91,7 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
     let cp = cp::Handle::open(&settings.data_dir, applied.clone())?;
     let stopped = CancellationToken::new();
     let tasks = TaskTracker::new();
-    spawn_health(&tasks, &stopped, &applied, &changes, &settings);
+    let sweeps = spawn_health(&tasks, &stopped, &applied, &changes, &settings);
     let push = Push::new(&settings.push);
     let pushing = push::Sender {
         push: push.clone(),
@@ -81,7 +102,9 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
         socket: push::open(settings.server.address, port).map_err(StartError::Push)?,
     };
     tasks.spawn(pushing.run(stopped.clone()));
+    let meters = Meters::new(routes::labels());
     let api = Arc::new(Api {
+        node: Node::new(clock.wall_ms()).map_err(StartError::Key)?,
         clock,
         registry: applied.registry,
         switches: applied.switches,
@@ -90,14 +113,16 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
         push,
         own_address: format!("{}:{port}", own.host).into(),
         settings: Arc::clone(&settings),
+        sight: Sight { meters, sweeps, logs, stopped: stopped.clone(), started: SystemTime::now() },
     });
     let context_path = settings.server.context_path.as_str();
     let limits =
         Limits { max_body_bytes: settings.http.max_body_bytes, body_timeout: settings.http.body_timeout };
     let server = Server {
         service: stack::v1::<Incoming>(api, limits),
-        table: Arc::new(Table::new(context_path)),
+        table: Arc::new(Table::new(context_path).with_prometheus(settings.server.prometheus_endpoint)),
         settings: settings.http.clone(),
+        connections: &meters.connections,
     };
     let serving = tokio::spawn(server.run(listener, stopped.clone(), settings.stop_grace));
     println!("ready http://{}:{port}{context_path}", own.host);
@@ -112,23 +137,40 @@ async fn serve(loaded: Loaded) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Raises the soft limit of open files to the hard one; warns where even that is below what the settings allow.
+fn raise_open_files(max_connections: usize) {
+    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        Ok(limit) if limit < max_connections as u64 => {
+            tracing::warn!(
+                limit,
+                max_connections,
+                "the limit of open files is below nacre.http.max-connections"
+            );
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files can't be raised"),
+    }
+}
+
 fn spawn_health(
     tasks: &TaskTracker,
     stopped: &CancellationToken,
     applied: &Applied,
     changes: &Arc<Changes>,
     settings: &Settings,
-) {
+) -> Arc<SweepStats> {
+    let stats = Arc::<SweepStats>::default();
     let (clock, registry) = (applied.clock.clone(), Arc::clone(&applied.registry));
     let sweeper = Sweeper {
         clock: clock.clone(),
         registry: Arc::clone(&registry),
         changes: Arc::clone(changes),
         may_remove: settings.naming.expire_instance,
-        stats: Arc::default(),
+        stats: Arc::clone(&stats),
     };
     tasks.spawn(sweeper.run(stopped.clone()));
     tasks.spawn(empty::clean(clock, registry, settings.naming.clone(), stopped.clone()));
+    stats
 }
 
 /// The signals that stop a server.

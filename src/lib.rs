@@ -14,14 +14,18 @@ pub mod cli;
 pub mod config;
 /// Persistent data: what must survive a restart, durable before it is answered.
 pub mod cp;
+/// Ephemeral data as peers exchange it.
+pub mod distro;
 /// Who is alive.
 pub mod health;
 /// The naming model.
 pub mod model;
-/// Accepts connections and serves them.
-pub mod server;
+/// What a person sees of the running server.
+pub mod observe;
 /// Changed lists, by UDP to who subscribed.
 pub mod push;
+/// Accepts connections and serves them.
+pub mod server;
 /// The order of the layers.
 pub mod stack;
 

@@ -19,6 +19,7 @@ use crate::{
     api::routes::{Row, Table},
     base::net::{Patience, Watched},
     config::HttpSettings,
+    observe::connections::Connections,
 };
 
 /// Room for a body's first bytes behind the largest head.
@@ -34,6 +35,8 @@ pub struct Server<S> {
     pub table: Arc<Table>,
     /// Limits.
     pub settings: HttpSettings,
+    /// Counts connections.
+    pub connections: &'static Connections,
 }
 
 impl<S> Server<S>
@@ -77,6 +80,7 @@ where
     }
 
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, stopped: CancellationToken) {
+        let _open = self.connections.open();
         // Where it fails, answers only leave later.
         let _ = stream.set_nodelay(true);
         let (stream, progress) = Watched::new(stream);
@@ -94,7 +98,6 @@ where
         let HttpSettings { idle_timeout, head_timeout, write_timeout, max_head_bytes, .. } = self.settings;
         let patience = Patience { idle: idle_timeout, head: head_timeout, write: write_timeout };
         let connection = http1::Builder::new()
-            .pipeline_flush(true)
             .header_read_timeout(None)
             .max_buf_size(max_head_bytes + BEHIND_HEAD)
             .serve_connection(TokioIo::new(stream), entry);

@@ -32,7 +32,7 @@ pub struct Difference {
 
 impl Difference {
     fn new(place: impl Into<String>, want: &impl ToString, got: &impl ToString) -> Self {
-        Self { place: place.into(), want: want.to_string(), got: got.to_string() }
+        Self { place: place.into().trim_end().to_owned(), want: want.to_string(), got: got.to_string() }
     }
 }
 

@@ -263,7 +263,7 @@ fn raw_answers_are_counted_and_their_end_is_seen() {
         with(|responses, closed| (responses.truncate(1), *closed = true).1),
         ["responses", "closed by the server"]
     );
-    assert_eq!(with(|responses, _| responses[1] = ExpectedRaw::Garbage("what".to_owned())), ["response 1 "]);
+    assert_eq!(with(|responses, _| responses[1] = ExpectedRaw::Garbage("what".to_owned())), ["response 1"]);
 }
 
 #[test]

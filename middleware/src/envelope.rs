@@ -19,6 +19,12 @@ use tower_service::Service;
 
 use crate::{Call, Facts, V1Body, V1Response};
 
+/// In the extensions of an answer: it leaves as it is, though its route's answers are dressed.
+///
+/// For layers inside that answer where the reference does it before its controllers' headers are set.
+#[derive(Clone, Copy, Debug)]
+pub struct Bare;
+
 /// Adds [`Envelope`] to a stack.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EnvelopeLayer;
@@ -115,12 +121,13 @@ where
 impl Dress {
     fn put_on(self, response: &mut V1Response) {
         let status = response.status();
+        let bare = response.extensions().get::<Bare>().is_some();
         let headers = response.headers_mut();
-        if self.dressed {
+        if self.dressed && !bare {
             vary(headers);
             headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("script-src 'self'"));
         }
-        if let Some(origin) = self.origin {
+        if let Some(origin) = self.origin.filter(|_| !bare) {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
         }
@@ -132,7 +139,7 @@ impl Dress {
 
 /// The statuses after which the reference closes a connection.
 fn ends_connection(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 400 | 408 | 411 | 413 | 414 | 500 | 501 | 503)
+    matches!(status.as_u16(), 400 | 408 | 411 | 413 | 414 | 417 | 500 | 501 | 503)
 }
 
 /// Three lines, as the reference writes them.

@@ -4,6 +4,7 @@
 //! must know of the rest it asks a trait for. After [`collect`] a request is a [`Call`]: its head, its whole body and
 //! the facts of its route. Own layers never fail, they answer.
 
+pub mod access_log;
 mod body;
 mod call;
 pub mod collect;

@@ -1,10 +1,10 @@
-//! `/v1/ns/instance`: registering, removing, updating, reading and listing instances, and their beats.
+//! `/v1/ns/instance`: registering, removing, updating and reading single instances.
 //!
-//! Source: Nacos 1.4.8 naming module, instance controller; compat files `instance-*`, `list`, `beat`.
+//! What is persistent goes through the store, the rest straight to the registry. Source: Nacos 1.4.8 naming module,
+//! instance controller; compat files `instance-*`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
-use bytes::Bytes;
 use serde::Serialize;
 
 use super::{
@@ -13,17 +13,19 @@ use super::{
     params::{self, Params},
     reply::{Refusal, Reply},
     routes::{Outcome, Pending},
-    subscribers::Subscription,
 };
 use crate::{
+    base::clock::Millis,
     cp::{Change, Gone, Scope},
     model::{
-        Metadata, State,
-        instance::{Description, HIGHEST_WEIGHT, Instance, InstanceKey, wants_counted_id},
-        list::{self, Echo, Shape},
-        name::DEFAULT_CLUSTER,
+        Metadata, ServiceKey, State,
+        instance::{
+            Address, Description, HIGHEST_WEIGHT, Instance, InstanceId, InstanceKey, stored_weight,
+            wants_counted_id,
+        },
+        name::{self, DEFAULT_CLUSTER, DEFAULT_NAMESPACE},
         registry::Place,
-        service::Beaten,
+        service::Instances,
     },
 };
 
@@ -153,7 +155,7 @@ pub fn deregister(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
         api.registry.deregister(named.place(), key, described.ephemeral)?;
         return Ok(Pending::Done(Reply::OK));
     }
-    crate::model::name::check_cluster(key.cluster)?;
+    name::check_cluster(key.cluster)?;
     let (service, gone) = (named.place().to_key(), Gone::of(&key));
     let stored = api.cp.submit(Scope::instance(&service, &key), move |_| {
         Ok::<_, Refusal>((vec![Change::NoInstance(service, gone)], ()))
@@ -183,14 +185,101 @@ fn check_exists(api: &Api, named: &Named<'_>, description: &Description<'_>) -> 
             "service not found, namespace: {namespace}, service: {name}"
         )));
     };
-    let state = service.state();
-    let same = |known: &Instance| known.ip() == description.key.ip && known.port == description.key.port;
-    if state.of_kind(description.ephemeral).iter().any(|known| same(known)) {
+    let InstanceKey { ip, port, .. } = description.key;
+    if (Address { ip, port }).is_in(service.state().of_kind(description.ephemeral)) {
         return Ok(());
     }
-    let wanted =
-        Instance::new(description.clone(), crate::model::instance::InstanceId::Simple, api.clock.now());
+    let wanted = Instance::new(description.clone(), InstanceId::Simple, api.clock.now());
     Err(Refusal::failed(format_args!("instance not exist: {}", wanted.describe())))
+}
+
+/// What a PATCH changes; what isn't given stays as it is.
+struct Patch {
+    metadata: Option<Metadata>,
+    app: Option<Box<str>>,
+    weight: Option<f64>,
+    healthy: Option<bool>,
+    enabled: Option<bool>,
+}
+
+impl Patch {
+    /// Reads and checks it, in the reference's order.
+    fn read(params: &Params<'_>) -> Result<Self, Refusal> {
+        let truth = |name: &str| params.optional(name).map(|word| params::is_true_word(&word));
+        let patch = Self {
+            metadata: params.optional("metadata").map(|text| text.parse()).transpose()?,
+            app: params.optional("app").map(|app| Box::from(&*app)),
+            weight: params.optional("weight").map(|weight| params::double(&weight)).transpose()?,
+            healthy: truth("healthy"),
+            enabled: truth("enabled"),
+        };
+        patch.weight.map_or(Ok(()), check_weight)?;
+        Ok(patch)
+    }
+
+    /// The new value of an instance; it counts as having just beaten.
+    fn apply(&self, known: &Instance, now: Millis) -> Instance {
+        let mut instance = known.copy();
+        instance.beat(now);
+        if let Some(metadata) = &self.metadata {
+            instance.set_metadata(metadata.clone());
+        }
+        if let Some(app) = &self.app {
+            instance.app = Some(app.clone());
+        }
+        instance.weight = self.weight.map_or(instance.weight, stored_weight);
+        instance.enabled = self.enabled.unwrap_or(instance.enabled);
+        instance.set_healthy(self.healthy.unwrap_or(instance.healthy()));
+        instance
+    }
+}
+
+/// The instance at exactly this place, of one kind.
+fn find_in<'a>(instances: &'a Instances, key: &InstanceKey<'_>) -> Option<&'a Arc<Instance>> {
+    // Keys are the same where their texts are; ports that aren't above zero have no part in those.
+    instances.get(key).filter(|known| known.port == key.port && known.ip() == key.ip)
+}
+
+/// The instance at exactly this place, a persistent one before an ephemeral one.
+pub(super) fn find<'a>(state: &'a State, key: &InstanceKey<'_>) -> Option<&'a Arc<Instance>> {
+    find_in(&state.persistent, key).or_else(|| find_in(&state.ephemeral, key))
+}
+
+/// PATCH: changes what is given of an instance of either kind.
+pub fn patch(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
+    let params = Params::of(call);
+    let named = Named::read(&params)?;
+    let ip = params.required("ip")?;
+    let port = params::integer(&params.required("port")?)?;
+    let cluster = cluster_with_alias(&params);
+    let key = InstanceKey { ip: &ip, port, cluster: &cluster };
+    let not_found = || Refusal::illegal("instance not found");
+    let service = api.registry.get(named.place()).ok_or_else(not_found)?;
+    let ephemeral = find(&service.state(), &key).ok_or_else(not_found)?.ephemeral;
+    let patch = Patch::read(&params)?;
+    if !ephemeral {
+        return Ok(patch_stored(api, named.place().to_key(), &key, patch));
+    }
+    let patched = api.registry.write(&service, |draft| {
+        let known = find_in(&draft.ephemeral, &key)?;
+        let patched = patch.apply(known, api.clock.now());
+        draft.put(patched);
+        Some(())
+    });
+    patched.ok().flatten().ok_or_else(not_found)?;
+    Ok(Pending::Done(Reply::OK))
+}
+
+fn patch_stored(api: &Api, service: ServiceKey, key: &InstanceKey<'_>, patch: Patch) -> Pending {
+    let (scope, at) = (Scope::instance(&service, key), Gone::of(key));
+    let stored = api.cp.submit(scope, move |applied| {
+        let state = applied.registry.get(service.place()).map(|service| service.state());
+        let known = state.as_ref().and_then(|state| find_in(&state.persistent, &at.key()));
+        let known = known.ok_or_else(|| Refusal::illegal("instance not found"))?;
+        let patched = patch.apply(known, applied.clock.now());
+        Ok((vec![Change::Instance(service, Box::new(patched))], ()))
+    });
+    Pending::Later(Box::pin(async move { stored.await.map(|()| Reply::OK) }))
 }
 
 /// One instance, fields in wire order.
@@ -218,12 +307,8 @@ pub fn detail(api: &Api, call: &V1Call) -> Outcome {
     let service = api.registry.get(named.place());
     let service = service.ok_or_else(|| Refusal::failed(format_args!("no service {name} found!")))?;
     let state = service.state();
-    let mut of_cluster = state.instances().filter(|instance| instance.cluster() == cluster).peekable();
-    if of_cluster.peek().is_none() {
-        return Err(Refusal::failed(format_args!("no ips found for cluster {cluster} in service {name}")));
-    }
-    let found = of_cluster.find(|instance| instance.ip() == ip && instance.port == port);
-    let instance = found.ok_or_else(|| Refusal::failed("no matched ip found!"))?;
+    let found = find(&state, &InstanceKey { ip: &ip, port, cluster: &cluster });
+    let instance = found.ok_or_else(|| no_instance(&state, &cluster, name))?;
     Ok(Reply::json(&Detail {
         service: name,
         ip: instance.ip(),
@@ -236,91 +321,36 @@ pub fn detail(api: &Api, call: &V1Call) -> Outcome {
     }))
 }
 
-/// GET list: what a client may call; with `udpPort` also a subscription to pushes.
-pub fn list(api: &Api, call: &V1Call) -> Outcome {
+/// Why an instance isn't found in a known service.
+fn no_instance(state: &State, cluster: &str, service: &str) -> Refusal {
+    if state.instances().any(|instance| instance.cluster() == cluster) {
+        return Refusal::failed("no matched ip found!");
+    }
+    Refusal::failed(format_args!("no ips found for cluster {cluster} in service {service}"))
+}
+
+/// GET statuses: the health of all instances of the service that `key` names (`[namespace##]group@@service`).
+pub fn statuses(api: &Api, call: &V1Call) -> Outcome {
     let params = Params::of(call);
-    let named = Named::read(&params)?;
-    let agent = Agent::of(&call.head.headers);
-    let clusters = params.optional("clusters").unwrap_or_default();
-    let env = params.optional("env").unwrap_or_default();
-    let truth = |name: &str| params.optional(name).is_some_and(|word| params::is_true(&word));
-    let (healthy_only, is_check) = (truth("healthyOnly"), truth("isCheck"));
-    let udp_port = params.optional("udpPort").map_or(Ok(0), |port| params::integer(&port))?;
-    let grouped = agent.is_modern_java()?;
-    // Before the list is read, so that no change falls between the two.
-    let subscription = Subscription { udp_port, agent, clusters: &clusters, grouped };
-    let cache_millis = subscription.cache_millis(api, call, &params, named.place());
-    let Some(service) = api.registry.get(named.place()) else {
-        return Ok(Reply::Json(list::unknown(&named.name, &clusters, cache_millis)));
-    };
-    let shape = Shape { clusters: &clusters, healthy_only, grouped };
-    let answer = list::answer(&service, &service.state(), shape);
-    if is_check && answer.any_instance {
-        return Ok(Reply::fixed("{}"));
-    }
-    Ok(Reply::Json(answer.to_bytes(Echo { cache_millis, wall_ms: api.clock.wall_ms(), env: &env })))
+    let (namespace, name) = read_key(params.typed("key", "String")?)?;
+    name::check_format(name)?;
+    let service = api.registry.get(Place { namespace, name });
+    let service = service.ok_or_else(|| Refusal::failed(format_args!("service: {name} not found.")))?;
+    let status =
+        |instance: &Arc<Instance>| format!("{}:{}_{}", instance.ip(), instance.port, instance.healthy());
+    Ok(Reply::json(&Statuses { ips: service.state().instances().map(status).collect() }))
 }
 
-/// PUT beat: renews an instance, or makes it from the beat's own description.
-pub fn beat(api: &Api, call: &V1Call) -> Outcome {
-    let params = Params::of(call);
-    let body = params.optional("beat").map(|text| crate::health::beat::Beat::read(&text)).transpose();
-    let body = body.map_err(Refusal::failed)?.flatten();
-    let cluster = params.optional("clusterName");
-    let port_parameter = params.optional("port").map_or(Ok(0), |port| params::integer(&port))?;
-    let named = Named::read(&params)?;
-    let cluster =
-        body.as_ref().and_then(|body| body.cluster()).or(cluster.as_deref()).unwrap_or(DEFAULT_CLUSTER);
-    let (ip, port) = match &body {
-        Some(body) => (Cow::Borrowed(&*body.ip), body.port),
-        None => (params.optional("ip").unwrap_or_default(), port_parameter),
-    };
-    let key = InstanceKey { ip: &ip, port, cluster };
-    let now = api.clock.now();
-    let service = api.registry.get(named.place());
-    let found = service.as_ref().map_or(Beaten::Unknown, |service| service.beat(&key, now));
-    match (found, &body) {
-        (Beaten::Ephemeral(instance), _) => {
-            if let Some(service) = service.as_ref().filter(|_| !instance.healthy()) {
-                api.registry
-                    .set_health(service, |other| (*other == *instance && other.ephemeral).then_some(true));
-            }
-            Ok(known(api, &instance.metadata))
-        }
-        (Beaten::Persistent(instance), _) => Ok(known(api, &instance.metadata)),
-        (Beaten::Unknown, Some(body)) if body.makes_an_instance() => {
-            let description = body.describe(cluster).map_err(Refusal::failed)?;
-            api.registry.register(named.place(), &description, now)?;
-            Ok(known(api, &description.metadata))
-        }
-        (Beaten::Unknown, _) => Ok(unknown(api)),
-    }
+#[derive(Serialize)]
+struct Statuses {
+    ips: Vec<String>,
 }
 
-/// The answer to a beat of a known instance.
-fn known(api: &Api, metadata: &Metadata) -> Reply {
-    let switches = api.switches.load();
-    let default = switches.client_beat_interval;
-    let interval = metadata.get(crate::model::instance::KEY_INTERVAL);
-    let digits = interval.filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()));
-    let interval = digits.and_then(|text| text.parse().ok()).unwrap_or(default);
-    if interval == 5000 && switches.light_beat_enabled {
-        return Reply::fixed(r#"{"clientBeatInterval":5000,"code":10200,"lightBeatEnabled":true}"#);
+/// Namespace and name of a key; of more than two parts the first two count.
+fn read_key(key: &str) -> Result<(&str, &str), Refusal> {
+    let Some((namespace, rest)) = key.split_once("##") else { return Ok((DEFAULT_NAMESPACE, key)) };
+    if rest.chars().all(|letter| letter == '#') {
+        return Err(Refusal::failed("the key has no service behind its namespace"));
     }
-    let light = switches.light_beat_enabled;
-    let text = format!(r#"{{"clientBeatInterval":{interval},"code":10200,"lightBeatEnabled":{light}}}"#);
-    Reply::Json(Bytes::from(text))
-}
-
-/// The answer that lets a client register again.
-fn unknown(api: &Api) -> Reply {
-    match api.switches.load().client_beat_interval {
-        5000 => Reply::fixed(r#"{"clientBeatInterval":5000,"code":20404}"#),
-        interval => Reply::Json(format!(r#"{{"clientBeatInterval":{interval},"code":20404}}"#).into()),
-    }
-}
-
-/// The instance with this key, persistent before ephemeral.
-pub(super) fn find<'a>(state: &'a State, key: &InstanceKey<'_>) -> Option<&'a std::sync::Arc<Instance>> {
-    state.persistent.get(key).or_else(|| state.ephemeral.get(key))
+    Ok((namespace, rest.split("##").next().unwrap_or(rest)))
 }

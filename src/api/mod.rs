@@ -3,25 +3,45 @@
 //! An endpoint reads its parameters, calls one function and writes the answer.
 
 pub mod agent;
+pub mod auth;
+pub mod beat;
+pub mod body;
 pub mod caller;
+pub mod catalog;
+pub mod cluster;
+pub mod console;
+pub mod core;
+pub mod distro;
+pub mod health;
 pub mod instance;
+pub mod legacy;
+pub mod list;
+pub mod metadata_batch;
+pub mod node;
+pub mod observe;
+pub mod operator;
 pub mod params;
 pub mod push_state;
+pub mod raft;
 pub mod reply;
 pub mod routes;
+pub mod service;
 pub mod subscribers;
+pub mod traffic;
+pub mod typed;
 pub mod unrouted;
+pub mod web;
+pub mod whole_instance;
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use nacre_middleware::Call;
 
 use crate::{
     base::clock::Clock,
     config::Settings,
     cp,
-    model::{Registry, namespaces::Namespaces, registry::Place, switches::Switches},
+    model::{Registry, namespaces::Namespaces, registry::Place, switches::Switchboard},
     push::Push,
 };
 use params::Params;
@@ -37,7 +57,7 @@ pub struct Api {
     /// All services.
     pub registry: Arc<Registry>,
     /// The run-time switches; changed by way of `cp`.
-    pub switches: Arc<ArcSwap<Switches>>,
+    pub switches: Arc<Switchboard>,
     /// The namespaces of the console; changed by way of `cp`.
     pub namespaces: Arc<Namespaces>,
     /// Changes of persistent data.
@@ -48,6 +68,10 @@ pub struct Api {
     pub settings: Arc<Settings>,
     /// The address and port by which others know this node, as `ip:port`.
     pub own_address: Box<str>,
+    /// What else the node knows of itself.
+    pub node: node::Node,
+    /// What a person sees of the server.
+    pub sight: observe::Sight,
 }
 
 /// The namespace and the checked grouped name that a request is about.

@@ -22,7 +22,7 @@ const MOST_PARAMETERS: usize = 1_000;
 /// The decoded parameters of one request.
 #[derive(Debug)]
 pub struct Params<'a> {
-    pairs: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 12]>,
+    pairs: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 16]>,
     charset: Option<&'static Encoding>,
 }
 
@@ -114,10 +114,12 @@ impl<'a> Params<'a> {
     pub fn service_name(&self) -> Result<Cow<'_, str>, Refusal> {
         match self.grouped_name() {
             None => Err(Refusal::missing("serviceName")),
-            Some(name) => Ok(match self.charset {
-                None => name,
-                Some(_) => Cow::Owned(self.resolve(&name).into_owned()),
-            }),
+            // Trimmed as a whole: blanks before the group go, those behind it stay.
+            Some(Cow::Owned(name)) if self.charset.is_some() || trim(&name).len() < name.len() => {
+                Ok(Cow::Owned(self.resolve(&name).into_owned()))
+            }
+            Some(Cow::Borrowed(name)) => Ok(self.resolve(name)),
+            Some(name) => Ok(name),
         }
     }
 
@@ -267,7 +269,7 @@ mod tests {
     fn names_are_grouped() {
         let name = |query: &'static str| Params::read(query, b"").service_name().map(Cow::into_owned).ok();
         assert_eq!(name("serviceName=%20a%20"), Some("DEFAULT_GROUP@@a".into()));
-        assert_eq!(name("serviceName=a&groupName=%20G"), Some(" G@@a".into()));
+        assert_eq!(name("serviceName=a&groupName=%20G%20"), Some("G @@a".into()));
         assert_eq!(name("serviceName=G@@a&groupName=H"), Some("G@@a".into()));
         assert_eq!(name("serviceName=&dom=a&groupName="), Some("DEFAULT_GROUP@@a".into()));
         assert_eq!(name("serviceName=%20"), Some(String::new()));

@@ -11,10 +11,12 @@ use http::{HeaderMap, Method, Request, Version, header};
 use nacre_middleware::Facts;
 
 use super::{
-    Api, V1Call, instance, push_state,
+    Api, V1Call, auth, beat, catalog, cluster, console, core, distro, health, instance, legacy, list,
+    metadata_batch, observe, operator, push_state, raft,
     reply::{Refusal, Reply},
-    subscribers, unrouted,
+    service, subscribers, unrouted, web,
 };
+use crate::observe::requests::Label;
 
 /// What an endpoint gives back.
 pub type Outcome = Result<Reply, Refusal>;
@@ -32,7 +34,7 @@ pub enum Pending {
 pub enum Handler {
     /// Answers at once.
     Now(fn(&Api, &V1Call) -> Outcome),
-    /// May have to wait for the store.
+    /// May have to wait, for the store in most cases.
     Stores(fn(&Api, &V1Call) -> Result<Pending, Refusal>),
 }
 
@@ -73,6 +75,25 @@ impl std::ops::Deref for Row {
     }
 }
 
+impl Row {
+    /// The number of the row among all, for meters: the place of its label in [`labels`].
+    #[must_use]
+    pub fn number(self) -> usize {
+        let number_of_special = || special::LABELS.iter().position(|label| *label == self.path);
+        // What is no endpoint comes last; its rows share a number where they share a label.
+        ROUTES
+            .element_offset(self.0)
+            .or_else(|| Some(ROUTES.len() + number_of_special()?))
+            .unwrap_or(usize::MAX)
+    }
+}
+
+/// The labels of all rows for meters, in the order of [`Row::number`].
+pub fn labels() -> impl Iterator<Item = Label> {
+    let routes = ROUTES.iter().map(|route| Label::of(&route.method, route.path));
+    routes.chain(special::LABELS.map(|endpoint| Label { method: "any", endpoint }))
+}
+
 impl Facts for Row {
     fn is_dressed(&self) -> bool {
         self.0.dressed
@@ -100,6 +121,10 @@ const fn context(method: Method, path: &'static str, handler: Handler) -> Route 
     Route { method, path, area: Area::Context, dressed: true, handler }
 }
 
+const fn outside(method: Method, path: &'static str, handler: Handler) -> Route {
+    Route { method, path, area: Area::Outside, dressed: false, handler }
+}
+
 use Handler::{Now, Stores};
 
 /// Every endpoint. `/v1/ns/ops/...` is served as `/v1/ns/operator/...`, `/v1/ns/api/...` as `/v1/ns/instance/...`.
@@ -108,12 +133,90 @@ static ROUTES: &[Route] = &[
     naming(Method::DELETE, "/v1/ns/instance", Stores(instance::deregister)),
     naming(Method::PUT, "/v1/ns/instance", Stores(instance::update)),
     naming(Method::GET, "/v1/ns/instance", Now(instance::detail)),
-    naming(Method::GET, "/v1/ns/instance/list", Now(instance::list)),
-    naming(Method::PUT, "/v1/ns/instance/beat", Now(instance::beat)),
+    naming(Method::PATCH, "/v1/ns/instance", Stores(instance::patch)),
+    naming(Method::GET, "/v1/ns/instance/statuses", Now(instance::statuses)),
+    naming(Method::GET, "/v1/ns/instance/list", Now(list::list)),
+    naming(Method::PUT, "/v1/ns/instance/beat", Now(beat::beat)),
+    naming(Method::PUT, "/v1/ns/instance/metadata/batch", Stores(metadata_batch::update)),
+    naming(Method::DELETE, "/v1/ns/instance/metadata/batch", Stores(metadata_batch::remove)),
+    naming(Method::GET, "/v1/ns/api/srvIPXT", Now(legacy::srv_ipxt)),
+    naming(Method::GET, "/v1/ns/api/clientBeat", Now(legacy::client_beat)),
+    naming(Method::GET, "/v1/ns/api/allDomNames", Now(legacy::all_dom_names)),
+    naming(Method::POST, "/v1/ns/service", Stores(service::create)),
+    naming(Method::PUT, "/v1/ns/service", Stores(service::update)),
+    naming(Method::DELETE, "/v1/ns/service", Stores(service::remove)),
+    naming(Method::GET, "/v1/ns/service", Now(service::detail)),
+    naming(Method::GET, "/v1/ns/service/list", Now(service::list)),
+    naming(Method::GET, "/v1/ns/service/names", Now(service::names)),
+    naming(Method::PUT, "/v1/ns/service/checksum", Now(service::checksum)),
+    naming(Method::POST, "/v1/ns/service/status", Now(service::status)),
+    naming(Method::GET, "/v1/ns/catalog/service", Now(catalog::service)),
+    naming(Method::GET, "/v1/ns/catalog/services", Now(catalog::services)),
+    naming(Method::GET, "/v1/ns/catalog/instances", Now(catalog::instances)),
+    naming(Method::GET, "/v1/ns/catalog/rt/service", Now(catalog::check_times)),
+    naming(Method::PUT, "/v1/ns/cluster", Stores(cluster::update)),
+    naming(Method::PUT, "/v1/ns/health", Stores(health::update)),
+    naming(Method::PUT, "/v1/ns/health/instance", Stores(health::update)),
+    naming(Method::GET, "/v1/ns/health/server", Now(health::server)),
+    // The reference's first filter knows this path, its framework doesn't.
+    naming(Method::GET, "/v1/ns/healthcheckers", Now(unrouted::not_found)),
+    naming(Method::POST, "/v1/ns/raft/vote", Now(raft::stopped)),
+    naming(Method::POST, "/v1/ns/raft/beat", Now(raft::stopped)),
+    naming(Method::GET, "/v1/ns/raft/peer", Now(raft::stopped)),
+    naming(Method::PUT, "/v1/ns/raft/datum/reload", Now(raft::stopped)),
+    naming(Method::GET, "/v1/ns/raft/datum", Now(raft::stopped)),
+    naming(Method::POST, "/v1/ns/raft/datum", Now(raft::stopped)),
+    naming(Method::DELETE, "/v1/ns/raft/datum", Now(raft::stopped)),
+    naming(Method::POST, "/v1/ns/raft/datum/commit", Now(raft::stopped)),
+    naming(Method::DELETE, "/v1/ns/raft/datum/commit", Now(raft::stopped)),
+    naming(Method::GET, "/v1/ns/raft/state", Now(raft::stopped)),
+    naming(Method::GET, "/v1/ns/raft/leader", Now(raft::stopped)),
+    naming(Method::GET, "/v1/ns/raft/listeners", Now(raft::stopped)),
+    naming(Method::GET, "/v1/ns/operator/switches", Now(operator::switches)),
+    naming(Method::PUT, "/v1/ns/operator/switches", Stores(operator::set_switch)),
+    naming(Method::GET, "/v1/ns/operator/metrics", Now(operator::metrics)),
+    naming(Method::GET, "/v1/ns/operator/servers", Now(operator::servers)),
+    naming(Method::GET, "/v1/ns/operator/distro/status", Now(operator::distro_status)),
+    naming(Method::GET, "/v1/ns/operator/distro/server", Now(operator::distro_server)),
+    naming(Method::GET, "/v1/ns/operator/cluster/state", Now(operator::cluster_state)),
+    naming(Method::GET, "/v1/ns/operator/server/status", Now(operator::server_status)),
+    naming(Method::PUT, "/v1/ns/operator/log", Now(operator::log)),
+    naming(Method::PUT, "/v1/ns/distro/datum", Now(distro::put_datum)),
+    naming(Method::GET, "/v1/ns/distro/datum", Now(distro::get_datum)),
+    naming(Method::GET, "/v1/ns/distro/datums", Now(distro::get_datums)),
+    naming(Method::PUT, "/v1/ns/distro/checksum", Now(distro::put_checksum)),
+    context(Method::GET, "/v1/core/cluster/self", Now(core::own_member)),
+    context(Method::GET, "/v1/core/cluster/nodes", Now(core::nodes)),
+    context(Method::GET, "/v1/core/cluster/simple/nodes", Now(core::simple_nodes)),
+    context(Method::GET, "/v1/core/cluster/health", Now(core::health)),
+    context(Method::POST, "/v1/core/cluster/report", Now(core::report)),
+    context(Method::POST, "/v1/core/cluster/server/leave", Now(core::leave)),
+    context(Method::POST, "/v1/core/cluster/switch/lookup", Now(core::switch_lookup)),
+    context(Method::GET, "/v1/core/ops/idInfo", Now(core::id_info)),
+    context(Method::PUT, "/v1/core/ops/log", Now(core::log)),
+    context(Method::POST, "/v1/core/ops/raft", Now(core::raft)),
+    context(Method::GET, "/v1/console/namespaces", Now(console::namespaces)),
+    context(Method::POST, "/v1/console/namespaces", Stores(console::create)),
+    context(Method::PUT, "/v1/console/namespaces", Stores(console::edit)),
+    context(Method::DELETE, "/v1/console/namespaces", Stores(console::remove)),
+    context(Method::GET, "/v1/console/server/state", Now(console::server_state)),
+    context(Method::GET, "/v1/console/health/liveness", Now(console::health)),
+    context(Method::GET, "/v1/console/health/readiness", Now(console::health)),
+    context(Method::POST, "/v1/auth/login", Now(auth::login)),
+    context(Method::POST, "/v1/auth/users/login", Now(auth::login)),
+    context(Method::GET, "/", Now(web::welcome)),
+    context(Method::GET, "/index.html", Now(web::page)),
+    context(Method::GET, "/actuator", Now(web::actuator)),
+    context(Method::GET, "/actuator/health", Now(web::actuator_health)),
     naming(Method::GET, "/v1/ns/service/subscribers", Now(subscribers::list)),
     naming(Method::GET, "/v1/ns/operator/push/state", Now(push_state::show)),
-    context(Method::GET, "/index.html", Now(unrouted::page)),
+    outside(Method::GET, "/livez", Now(observe::livez)),
+    outside(Method::GET, "/readyz", Now(observe::readyz)),
+    outside(Method::GET, "/metrics", Stores(observe::metrics)),
 ];
+
+/// Only there where a setting asks for it: elsewhere its path is as unknown as any other.
+static PROMETHEUS: Route = context(Method::GET, "/actuator/prometheus", Stores(observe::prometheus));
 
 /// The same endpoint under an older prefix.
 const ALIASES: [(&str, &str); 2] = [("/v1/ns/operator/", "/v1/ns/ops/"), ("/v1/ns/instance", "/v1/ns/api")];
@@ -127,6 +230,10 @@ mod special {
         Route { method: Method::GET, path, area, dressed, handler }
     }
 
+    /// The labels of these rows and of [`super::PROMETHEUS`], each once.
+    pub const LABELS: [&str; 6] =
+        ["unknown", "wrong-method", "root", "refused-path", "bad-request", "/actuator/prometheus"];
+
     pub static NAMING: Route = row(Area::Naming, "unknown", false, Now(unrouted::no_such_api));
     pub static CONTEXT: Route = row(Area::Context, "unknown", true, Now(unrouted::not_found));
     pub static OUTSIDE: Route = row(Area::Outside, "unknown", false, Now(unrouted::outside));
@@ -137,6 +244,20 @@ mod special {
     pub static EXPECTATION: Route = row(Area::Outside, "bad-request", false, Now(unrouted::expectation));
     pub static TRACE: Route = row(Area::Outside, "wrong-method", false, Now(unrouted::trace));
     pub static STRANGE: Route = row(Area::Outside, "wrong-method", false, Now(unrouted::strange_method));
+
+    #[cfg(test)]
+    pub static ALL: [&Route; 10] = [
+        &NAMING,
+        &CONTEXT,
+        &OUTSIDE,
+        &METHOD,
+        &ROOT,
+        &MALICIOUS,
+        &BAD_REQUEST,
+        &EXPECTATION,
+        &TRACE,
+        &STRANGE,
+    ];
 }
 
 /// The table with the context path in front, for looking up.
@@ -161,6 +282,16 @@ impl Table {
             }
         }
         Self { context: context.into(), rows }
+    }
+
+    /// With `/actuator/prometheus` below the context path, if so.
+    #[must_use]
+    pub fn with_prometheus(mut self, exposed: bool) -> Self {
+        if exposed {
+            let path = [&*self.context, PROMETHEUS.path].concat();
+            self.rows.entry(path.into()).or_default().push(&PROMETHEUS);
+        }
+        self
     }
 
     /// The row of a request.
@@ -309,6 +440,36 @@ mod tests {
             assert_eq!(label("GET", path), "refused-path", "{path}");
         }
         assert_eq!(label("GET", "/nacos/v1/ns/service%2Flist"), "bad-request");
+    }
+
+    #[test]
+    fn each_row_has_a_number_and_a_label_of_its_own() {
+        let all: Vec<Label> = labels().collect();
+        for (number, label) in all.iter().enumerate() {
+            assert_eq!(all.iter().position(|other| other == label), Some(number), "{label:?}");
+        }
+        for route in ROUTES.iter().chain(special::ALL).chain([&PROMETHEUS]) {
+            let label = all.get(Row(route).number()).copied();
+            assert_eq!(label.map(|label| label.endpoint), Some(route.path));
+        }
+    }
+
+    #[test]
+    fn the_old_metrics_are_served_where_a_setting_asks_for_them() {
+        let request = || Request::get("/nacos/actuator/prometheus").header("host", "a").body(()).unwrap();
+        assert_eq!(Table::new("/nacos").find(&request()).path, "unknown");
+        let table = Table::new("/nacos").with_prometheus(true);
+        assert_eq!(table.find(&request()).path, "/actuator/prometheus");
+    }
+
+    #[test]
+    fn ours_lie_outside_the_context_path() {
+        for path in ["/livez", "/readyz", "/metrics"] {
+            assert_eq!(label("GET", path), path);
+            assert_eq!(label("HEAD", path), path);
+            assert_eq!(label("POST", path), "unknown");
+            assert_eq!(label("GET", &format!("/nacos{path}")), "unknown");
+        }
     }
 
     #[test]

@@ -134,10 +134,3 @@ pub fn root(_: &Api, call: &V1Call) -> Outcome {
     }
     whole(response)
 }
-
-/// What a person sees who opens the server in a browser.
-pub fn page(_: &Api, _: &V1Call) -> Outcome {
-    let text = "<!doctype html><html lang=\"en\"><head><title>Nacre</title></head><body><h1>Nacre</h1>\
-                <p>A naming server for clients of Nacos 1.x. There is no console here.</p></body></html>";
-    whole(reply::typed_response(StatusCode::OK, HeaderValue::from_static("text/html"), V1Body::sized(text)))
-}

@@ -16,7 +16,11 @@ pub fn hash(text: &str) -> i32 {
 /// The table has 16 buckets and doubles when it is more than three quarters full; names of one bucket keep
 /// their order of arrival.
 pub fn hash_map_order<T>(names: &mut [T], text: impl Fn(&T) -> &str) {
-    let mut buckets = 16_usize;
+    hash_map_order_from(16, names, text);
+}
+
+/// [`hash_map_order`] where the table has this power of two of buckets at first.
+pub fn hash_map_order_from<T>(mut buckets: usize, names: &mut [T], text: impl Fn(&T) -> &str) {
     while names.len() > buckets / 4 * 3 {
         buckets *= 2;
     }
@@ -24,6 +28,27 @@ pub fn hash_map_order<T>(names: &mut [T], text: impl Fn(&T) -> &str) {
         let hash = hash(text(name)).cast_unsigned();
         (hash ^ (hash >> 16)) as usize & (buckets - 1)
     });
+}
+
+/// `URLDecoder.decode` in UTF-8: `+` is a blank, what isn't UTF-8 becomes U+FFFD; nothing where a `%` begins no escape.
+#[must_use]
+pub fn url_decode(text: &str) -> Option<String> {
+    let hex = |byte: Option<&u8>| byte.and_then(|&byte| char::from(byte).to_digit(16));
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.as_bytes();
+    while let Some((&byte, rest)) = bytes.split_first() {
+        bytes = rest;
+        match byte {
+            b'+' => out.push(b' '),
+            b'%' => {
+                let escaped = hex(rest.first())? << 4 | hex(rest.get(1))?;
+                out.push(u8::try_from(escaped).ok()?);
+                bytes = &rest[2..];
+            }
+            _ => out.push(byte),
+        }
+    }
+    Some(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// Appends `value` as `Double.toString` spells it: `1.0`, `0.01`, `1.0E7`, `NaN`, `-0.0`.
@@ -226,6 +251,15 @@ mod tests {
         assert_eq!(parse_int("080"), Some(80));
         assert_eq!(parse_int("2147483648"), None);
         assert_eq!(parse_int("8 0"), None);
+    }
+
+    #[test]
+    fn escapes_are_read_or_refused() {
+        assert_eq!(url_decode("a+b%2B%e4%B8%AD").as_deref(), Some("a b+中"));
+        assert_eq!(url_decode("中%FF").as_deref(), Some("中\u{fffd}"));
+        for wrong in ["%", "%4", "%zz", "100%x", "%中"] {
+            assert_eq!(url_decode(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! What knows nothing of Nacos: numbers and hashes as Java spells them, JSON as Jackson writes it, time.
+//! What knows nothing of Nacos: numbers and hashes as Java spells them, JSON as Jackson writes it, time, the machine.
 
 pub mod clock;
+pub mod jackson;
 pub mod java;
 pub mod json;
+pub mod machine;
 pub mod net;

@@ -2,8 +2,6 @@
 
 use std::{future::Future, path::Path, sync::Arc};
 
-use arc_swap::ArcSwap;
-
 use super::{
     change::Change,
     fault::StoreError,
@@ -16,7 +14,7 @@ use super::{
 };
 use crate::{
     base::clock::Clock,
-    model::{InstanceKey, Registry, ServiceKey, namespaces::Namespaces, switches::Switches},
+    model::{InstanceKey, Registry, ServiceKey, namespaces::Namespaces, switches::Switchboard},
 };
 
 /// Where applied changes become visible.
@@ -25,7 +23,7 @@ pub struct Applied {
     /// Services and instances.
     pub registry: Arc<Registry>,
     /// Switches.
-    pub switches: Arc<ArcSwap<Switches>>,
+    pub switches: Arc<Switchboard>,
     /// Namespaces of the console.
     pub namespaces: Arc<Namespaces>,
     /// The time of what is applied.
@@ -165,7 +163,7 @@ impl Applied {
             Change::NoService(service, _) => {
                 self.registry.remove(service.place());
             }
-            Change::Switches(switches) => self.switches.store(Arc::from(switches)),
+            Change::Switches(switches) => self.switches.store(*switches),
             Change::Namespace(namespace) => self.namespaces.put(&namespace),
             Change::NoNamespace(id) => self.namespaces.remove(&id),
         }

@@ -3,23 +3,29 @@
 //! Pure. Source: Nacos 1.4.8 naming module, client beat; compat file `beat`. That a beat makes no weightless, ipless or
 //! persistent instance is ours (compat cases marked imp-5).
 
-use serde_json::{Map, Value};
+use std::borrow::Cow;
 
-use crate::model::{
-    Metadata,
-    instance::{Description, HIGHEST_WEIGHT, InstanceKey},
+use serde::Deserialize;
+
+use crate::{
+    base::jackson::{self, Scalar},
+    model::{
+        Metadata,
+        instance::{Description, HIGHEST_WEIGHT, InstanceKey},
+    },
 };
 
-/// A full beat.
+/// A full beat; borrows from its text.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Beat {
+pub struct Beat<'a> {
     /// Address of the instance; may be empty.
-    pub ip: String,
+    pub ip: Cow<'a, str>,
     /// Port of the instance.
     pub port: i32,
-    cluster: Option<String>,
+    cluster: Option<Cow<'a, str>>,
     weight: Option<f64>,
-    metadata: Option<Metadata>,
+    /// A JSON object of scalars; read only when an instance is made of it.
+    metadata: Option<&'a str>,
     ephemeral: bool,
 }
 
@@ -28,40 +34,54 @@ pub struct Beat {
 #[error("the beat can not be read: {0}")]
 pub struct BeatError(String);
 
-impl Beat {
+/// The fields that count, as they came.
+#[derive(Default)]
+struct Fields<'a> {
+    ip: Scalar<'a>,
+    port: Scalar<'a>,
+    cluster: Scalar<'a>,
+    weight: Scalar<'a>,
+    metadata: Scalar<'a>,
+    ephemeral: Scalar<'a>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        jackson::read_fields(deserializer, |fields: &mut Self, name, value| match name {
+            "ip" => fields.ip = value,
+            "port" => fields.port = value,
+            "cluster" => fields.cluster = value,
+            "weight" => fields.weight = value,
+            "metadata" => fields.metadata = value,
+            "ephemeral" => fields.ephemeral = value,
+            _ => {}
+        })
+    }
+}
+
+impl<'a> Beat<'a> {
     /// Reads a beat's JSON; the word `null` is no beat. Unknown fields are of no account, numbers may be texts.
     ///
     /// # Errors
     /// [`BeatError`] where it isn't an object with fields of the right kind.
-    pub fn read(text: &str) -> Result<Option<Self>, BeatError> {
-        let value: Value = serde_json::from_str(text).map_err(|error| BeatError(error.to_string()))?;
-        match value {
-            Value::Null => Ok(None),
-            Value::Object(fields) => Self::from_fields(&fields).map(Some),
-            _ => Err(BeatError("it is no object".into())),
-        }
+    pub fn read(text: &'a str) -> Result<Option<Self>, BeatError> {
+        let fields: Option<Fields<'a>> =
+            serde_json::from_str(text).map_err(|error| BeatError(error.to_string()))?;
+        fields.map(|fields| Self::of(&fields)).transpose()
     }
 
-    fn from_fields(fields: &Map<String, Value>) -> Result<Self, BeatError> {
-        let ephemeral = match fields.get("ephemeral") {
-            None | Some(Value::Null) => true,
-            Some(Value::Bool(ephemeral)) => *ephemeral,
-            Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
-            Some(_) => return Err(wrong("ephemeral")),
-        };
-        let metadata = match fields.get("metadata") {
-            None | Some(Value::Null) => None,
-            Some(metadata) => Some(serde_json::from_value(metadata.clone()).map_err(|_| wrong("metadata"))?),
-        };
-        #[expect(clippy::cast_possible_truncation, reason = "a fraction is cut, as the reference does")]
-        let port = number(fields, "port")?.map_or(0, |port| port as i32);
+    fn of(fields: &Fields<'a>) -> Result<Self, BeatError> {
+        let metadata = fields.metadata.raw();
+        if !metadata.is_none_or(jackson::is_object_of_scalars) {
+            return Err(wrong("metadata"));
+        }
         Ok(Self {
-            ip: text(fields, "ip")?.unwrap_or_default(),
-            port,
-            cluster: text(fields, "cluster")?,
-            weight: number(fields, "weight")?,
+            ip: fields.ip.text().map_err(|_| wrong("ip"))?.unwrap_or_default(),
+            port: fields.port.integer().map_err(|_| wrong("port"))?.unwrap_or(0),
+            cluster: fields.cluster.text().map_err(|_| wrong("cluster"))?,
+            weight: fields.weight.double().map_err(|_| wrong("weight"))?,
             metadata,
-            ephemeral,
+            ephemeral: fields.ephemeral.boolean().map_err(|_| wrong("ephemeral"))?.unwrap_or(true),
         })
     }
 
@@ -81,15 +101,16 @@ impl Beat {
     ///
     /// # Errors
     /// [`BeatError`] for a weight that no instance may have.
-    pub fn describe<'a>(&'a self, cluster: &'a str) -> Result<Description<'a>, BeatError> {
+    pub fn describe<'b>(&'b self, cluster: &'b str) -> Result<Description<'b>, BeatError> {
         let weight = self.weight.unwrap_or(1.0);
         if weight.is_nan() || weight < 0.0 {
             return Err(BeatError(format!("weights range from 0.0 to {HIGHEST_WEIGHT:?}")));
         }
+        let metadata = self.metadata.map_or(Ok(Metadata::default()), serde_json::from_str);
         Ok(Description {
             key: InstanceKey { ip: &self.ip, port: self.port, cluster },
             weight,
-            metadata: self.metadata.clone().unwrap_or_default(),
+            metadata: metadata.map_err(|_| wrong("metadata"))?,
             ..Description::new("", 0, "")
         })
     }
@@ -99,33 +120,11 @@ fn wrong(field: &str) -> BeatError {
     BeatError(format!("{field} is of the wrong kind"))
 }
 
-fn text(fields: &Map<String, Value>, field: &str) -> Result<Option<String>, BeatError> {
-    match fields.get(field) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(Value::Number(number)) => Ok(Some(number.to_string())),
-        Some(Value::Bool(word)) => Ok(Some(word.to_string())),
-        Some(_) => Err(wrong(field)),
-    }
-}
-
-fn number(fields: &Map<String, Value>, field: &str) -> Result<Option<f64>, BeatError> {
-    match fields.get(field) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::Number(number)) => Ok(number.as_f64()),
-        Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
-        Some(Value::String(text)) => {
-            crate::base::java::parse_double(text).map(Some).ok_or_else(|| wrong(field))
-        }
-        Some(_) => Err(wrong(field)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<Beat> {
+    fn read(text: &str) -> Option<Beat<'_>> {
         Beat::read(text).unwrap()
     }
 

@@ -53,10 +53,7 @@ fn compute(name: &str, state: &State) -> Box<str> {
 /// The definition's part of the text.
 fn head(name: &str, state: &State) -> Vec<u8> {
     let definition = &state.definition;
-    let mut clusters: Vec<&Cluster> = definition.clusters.iter().collect();
-    if !definition.made_by_request {
-        java::hash_map_order(&mut clusters, |cluster| &cluster.name);
-    }
+    let clusters = definition.clusters_in_order();
     let invalid = state.instances().filter(|instance| !instance.healthy()).count();
     let mut out = Vec::with_capacity(256);
     out.extend_from_slice(format!("{{\"invalidIPCount\":{invalid},\"name\":").as_bytes());

@@ -24,6 +24,8 @@ pub const DELETE_AFTER_MS: u64 = 30_000;
 /// What clients are told to leave between two beats, unless the metadata says otherwise; milliseconds.
 pub const BEAT_INTERVAL_MS: u64 = 5_000;
 
+/// Begins the metadata keys that mean something here.
+const KEY_PREFIX: &str = "preserved.";
 /// Metadata key: the beat interval of this instance.
 pub const KEY_INTERVAL: &str = "preserved.heart.beat.interval";
 /// Metadata key: after which silence this instance is unhealthy.
@@ -70,6 +72,56 @@ impl Comparable<Arc<Instance>> for InstanceKey<'_> {
 impl equivalent::Equivalent<Arc<Instance>> for InstanceKey<'_> {
     fn equivalent(&self, instance: &Arc<Instance>) -> bool {
         self.compare(instance) == Ordering::Equal
+    }
+}
+
+/// All instances of one address begin here in their order, whatever their clusters.
+#[derive(Clone, Copy, Debug)]
+pub struct Address<'a> {
+    /// As given.
+    pub ip: &'a str,
+    /// As given.
+    pub port: i32,
+}
+
+impl Address<'_> {
+    /// Whether `instances` has it, in any cluster; O(log n).
+    #[must_use]
+    pub fn is_in(self, instances: &super::service::Instances) -> bool {
+        // What begins alike stands together. It may still be another address: `a:80` without a port reads like `a`
+        // with port 80.
+        let begins_alike = |known: &&Arc<Instance>| {
+            let (mut own, mut other) = ([0; 12], [0; 12]);
+            let mut text = text_of(&known.key(), &mut other);
+            self.beginning(&mut own).all(|byte| text.next() == Some(byte))
+        };
+        let mut alike = instances.range(self..).take_while(begins_alike);
+        alike.any(|known| known.ip() == self.ip && known.port == self.port)
+    }
+
+    /// `ip:port:unknown:`, or `ip:unknown:`.
+    fn beginning<'b>(&'b self, buffer: &'b mut [u8; 12]) -> impl Iterator<Item = u8> + use<'b> {
+        self.ip.bytes().chain(*b":").chain(port_text(self.port, buffer).iter().copied()).chain(*b"unknown:")
+    }
+}
+
+/// The text by which keys are ordered.
+fn text_of<'a>(key: &InstanceKey<'a>, buffer: &'a mut [u8; 12]) -> impl Iterator<Item = u8> + use<'a> {
+    let port = port_text(key.port, buffer).iter().copied();
+    key.ip.bytes().chain(*b":").chain(port).chain(*b"unknown:").chain(tail(key))
+}
+
+impl Comparable<Arc<Instance>> for Address<'_> {
+    /// Before all instances whose texts begin with it.
+    fn compare(&self, instance: &Arc<Instance>) -> Ordering {
+        let (mut own, mut other) = ([0; 12], [0; 12]);
+        self.beginning(&mut own).cmp(text_of(&instance.key(), &mut other))
+    }
+}
+
+impl equivalent::Equivalent<Arc<Instance>> for Address<'_> {
+    fn equivalent(&self, _: &Arc<Instance>) -> bool {
+        false
     }
 }
 
@@ -153,6 +205,8 @@ pub struct Instance {
     pub unhealthy_after_ms: u64,
     /// Silence after which it is removed, in milliseconds.
     pub delete_after_ms: u64,
+    /// What its client is told to leave between two beats, in milliseconds, where the metadata says so.
+    pub own_beat_interval_ms: Option<u64>,
     healthy: AtomicBool,
     last_beat: AtomicU64,
 }
@@ -200,6 +254,7 @@ impl Instance {
         let mut place = String::with_capacity(key.ip.len() + key.cluster.len());
         place.push_str(key.ip);
         place.push_str(key.cluster);
+        let times = Times::of(&metadata);
         Self {
             place: place.into(),
             ip_end: u32::try_from(key.ip.len()).unwrap_or(u32::MAX),
@@ -208,8 +263,9 @@ impl Instance {
             enabled,
             ephemeral,
             marked: false,
-            unhealthy_after_ms: metadata.millis(KEY_UNHEALTHY, UNHEALTHY_AFTER_MS),
-            delete_after_ms: metadata.millis(KEY_DELETE, DELETE_AFTER_MS),
+            unhealthy_after_ms: times.unhealthy_after_ms,
+            delete_after_ms: times.delete_after_ms,
+            own_beat_interval_ms: times.own_beat_interval_ms,
             metadata,
             id,
             app: app.map(Into::into),
@@ -261,13 +317,7 @@ impl Instance {
     /// What clients are told to leave between beats, in milliseconds.
     #[must_use]
     pub fn beat_interval_ms(&self) -> u64 {
-        self.metadata.millis(KEY_INTERVAL, BEAT_INTERVAL_MS)
-    }
-
-    /// Whether it asked for a counted id.
-    #[must_use]
-    pub fn wants_counted_id(&self) -> bool {
-        wants_counted_id(&self.metadata)
+        self.own_beat_interval_ms.unwrap_or(BEAT_INTERVAL_MS)
     }
 
     /// The id as shown, for a service of this name; nothing when a peer sent none.
@@ -296,6 +346,7 @@ impl Instance {
             app: self.app.clone(),
             unhealthy_after_ms: self.unhealthy_after_ms,
             delete_after_ms: self.delete_after_ms,
+            own_beat_interval_ms: self.own_beat_interval_ms,
             healthy: AtomicBool::new(self.healthy()),
             last_beat: AtomicU64::new(self.last_beat().0),
         }
@@ -303,8 +354,10 @@ impl Instance {
 
     /// Puts `metadata` in the place of what was there, the time-outs that it carries included.
     pub fn set_metadata(&mut self, metadata: Metadata) {
-        self.unhealthy_after_ms = metadata.millis(KEY_UNHEALTHY, UNHEALTHY_AFTER_MS);
-        self.delete_after_ms = metadata.millis(KEY_DELETE, DELETE_AFTER_MS);
+        let times = Times::of(&metadata);
+        self.unhealthy_after_ms = times.unhealthy_after_ms;
+        self.delete_after_ms = times.delete_after_ms;
+        self.own_beat_interval_ms = times.own_beat_interval_ms;
         self.metadata = metadata;
     }
 
@@ -335,6 +388,45 @@ impl Ord for Instance {
     fn cmp(&self, other: &Self) -> Ordering {
         compare(&self.key(), &other.key())
     }
+}
+
+/// The times that metadata sets, read once so that beats and sweeps needn't.
+struct Times {
+    own_beat_interval_ms: Option<u64>,
+    unhealthy_after_ms: u64,
+    delete_after_ms: u64,
+}
+
+impl Times {
+    fn of(metadata: &Metadata) -> Self {
+        let (mut own_beat_interval_ms, mut unhealthy, mut delete) = (None, None, None);
+        if metadata.may_have(KEY_PREFIX) {
+            for (key, value) in metadata.entries() {
+                match &*key {
+                    KEY_INTERVAL => own_beat_interval_ms = whole_number(&value),
+                    KEY_UNHEALTHY => unhealthy = whole_number(&value),
+                    KEY_DELETE => delete = whole_number(&value),
+                    _ => {}
+                }
+            }
+        }
+        Self {
+            own_beat_interval_ms,
+            unhealthy_after_ms: unhealthy.unwrap_or(UNHEALTHY_AFTER_MS),
+            delete_after_ms: delete.unwrap_or(DELETE_AFTER_MS),
+        }
+    }
+}
+
+/// The beat interval that metadata sets, in milliseconds.
+#[must_use]
+pub fn own_beat_interval_ms(metadata: &Metadata) -> Option<u64> {
+    Times::of(metadata).own_beat_interval_ms
+}
+
+/// A text that is all digits as a number; all other texts, and what 64 bits don't hold, count as not given.
+fn whole_number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Whether metadata asks for a counted id.
@@ -378,6 +470,50 @@ mod tests {
                 assert_eq!(compare(one, other), texts, "{one:?} {other:?}");
             }
         }
+    }
+
+    #[test]
+    fn an_address_is_found_in_any_cluster() {
+        let described = [
+            ("10.0.0.1", 80, "z-9"),
+            ("10.0.0.1", 81, "A"),
+            ("a", 0, "zz"),
+            ("a:unknown", 0, "X"),
+            ("a:80", 0, "B"),
+            ("b", -1, "A"),
+            ("[::1]", 80, "A"),
+        ];
+        let instances = described.map(|(ip, port, cluster)| {
+            Arc::new(Instance::new(Description::new(ip, port, cluster), InstanceId::Simple, Millis(1)))
+        });
+        let instances = instances.into_iter().collect();
+        let known = |ip, port| Address { ip, port }.is_in(&instances);
+        for (ip, port, _) in described {
+            assert!(known(ip, port), "{ip} {port}");
+        }
+        for (ip, port) in
+            [("10.0.0.1", 8), ("10.0.0.1", 0), ("a", 80), ("b", 0), ("b", 80), ("", 80), ("::1", 80)]
+        {
+            assert!(!known(ip, port), "{ip} {port}");
+        }
+    }
+
+    #[test]
+    fn times_are_digits_or_the_default() {
+        let times = |metadata: &str| {
+            let Times { own_beat_interval_ms, unhealthy_after_ms, delete_after_ms } =
+                Times::of(&metadata.parse().unwrap());
+            (own_beat_interval_ms, unhealthy_after_ms, delete_after_ms)
+        };
+        assert_eq!(times(""), (None, 15_000, 30_000));
+        let set = r#"{"preserved.heart.beat.interval":"0","preserved.heart.beat.timeout":100,
+            "preserved.ip.delete.timeout":"0200"}"#;
+        assert_eq!(times(set), (Some(0), 100, 200));
+        for wrong in ["1s", "-1", "+1", "1.5", " 7 ", "", "99999999999999999999"] {
+            let set = format!(r#"{{"preserved.heart.beat.interval":"{wrong}"}}"#);
+            assert_eq!(times(&set).0, None, "{wrong}");
+        }
+        assert_eq!(times("preserved.heart.beat.timeouts=1"), (None, 15_000, 30_000));
     }
 
     #[test]

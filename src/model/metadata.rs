@@ -55,8 +55,9 @@ impl Metadata {
     /// The value of `key`; a plain search first, so that metadata without the key costs no parsing.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<String> {
-        let json = self.json.as_deref()?;
-        memchr::memmem::find(json.as_bytes(), key.as_bytes())?;
+        if !self.may_have(key) {
+            return None;
+        }
         self.entries().into_iter().find_map(|(name, value)| (name == key).then_some(value))
     }
 
@@ -100,11 +101,12 @@ impl Metadata {
         Self::from_entries(own.map(|(key, value)| (key, Some(value))))
     }
 
-    /// The value of `key` as a count of milliseconds when it is all digits, else `default`.
+    /// Whether `text` stands anywhere in it, in a key or a value: a cheap look before [`Metadata::entries`].
     #[must_use]
-    pub fn millis(&self, key: &str, default: u64) -> u64 {
-        let digits = |value: &String| !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-        self.get(key).filter(digits).and_then(|value| value.parse().ok()).unwrap_or(default)
+    pub fn may_have(&self, text: &str) -> bool {
+        self.json
+            .as_deref()
+            .is_some_and(|json| memchr::memmem::find(json.as_bytes(), text.as_bytes()).is_some())
     }
 }
 
@@ -146,13 +148,24 @@ impl<'de> Deserialize<'de> for Metadata {
 /// # Errors
 /// [`MetadataError`] with the whole text.
 pub fn parse_entries(text: &str) -> Result<Entries, MetadataError> {
-    if text.is_empty() {
+    if text.is_empty() || is_null(text) {
         return Ok(Vec::new());
     }
-    if let Ok(object) = Option::<Object>::deserialize(&mut serde_json::Deserializer::from_str(text)) {
-        return Ok(object.map(|object| object.0).unwrap_or_default());
+    if let Ok(object) = Object::deserialize(&mut serde_json::Deserializer::from_str(text)) {
+        return Ok(object.0);
     }
     parse_list(text).ok_or_else(|| MetadataError(text.into()))
+}
+
+/// Whether the value of a `metadata` parameter is JSON's null.
+#[must_use]
+pub fn is_null(text: &str) -> bool {
+    text.trim_start().strip_prefix("null").is_some_and(|rest| !rest.starts_with(is_word_letter))
+}
+
+/// What would make another word of the word before it.
+fn is_word_letter(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '_' | '$')
 }
 
 fn parse_list(text: &str) -> Option<Entries> {
@@ -230,6 +243,8 @@ mod tests {
         assert_eq!(read(r#"{"a":"1","b":"2","a":"3"}"#), r#"{"a":"3","b":"2"}"#);
         assert_eq!(read(r#"{"a":"1"}garbage"#), r#"{"a":"1"}"#);
         assert_eq!(read("null"), "{}");
+        assert_eq!(read("null and more"), "{}");
+        assert_eq!(read("nullable"), "metadata format incorrect:nullable");
         assert_eq!(read(""), "{}");
     }
 
@@ -261,14 +276,5 @@ mod tests {
         let more = parse_entries(r#"{"a":"9","c":"3"}"#).unwrap();
         assert_eq!(metadata.merged(&more).json(), r#"{"a":"9","b":"2","c":"3"}"#);
         assert_eq!(metadata.without(&more).json(), r#"{"b":"2"}"#);
-    }
-
-    #[test]
-    fn times_are_digits_or_the_default() {
-        let metadata: Metadata = r#"{"t":"100","x":"1s","big":"99999999999999999999"}"#.parse().unwrap();
-        assert_eq!(metadata.millis("t", 5), 100);
-        assert_eq!(metadata.millis("x", 5), 5);
-        assert_eq!(metadata.millis("big", 5), 5);
-        assert_eq!(metadata.millis("none", 5), 5);
     }
 }

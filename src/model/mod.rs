@@ -11,14 +11,17 @@
 pub mod change;
 pub mod checksum;
 pub mod cluster;
+pub mod health_checker;
 pub mod instance;
 pub mod list;
 pub mod metadata;
 pub mod name;
 pub mod namespaces;
+pub mod pattern;
 pub mod registry;
 pub mod selector;
 pub mod service;
+pub mod status;
 pub mod switches;
 
 pub use instance::{Instance, InstanceKey};

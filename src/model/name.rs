@@ -140,6 +140,12 @@ pub fn group_part(name: &str) -> &str {
     name.split_once(SEPARATOR).map_or(DEFAULT_GROUP, |(group, _)| group)
 }
 
+/// Whether `name` is of this very group.
+#[must_use]
+pub fn is_in_group(name: &str, group: &str) -> bool {
+    name.strip_prefix(group).is_some_and(|rest| rest.starts_with(SEPARATOR))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,5 +177,7 @@ mod tests {
         assert_eq!(service_part("G@@a@@x"), "a");
         assert_eq!(group_part("G@@a@@x"), "G");
         assert_eq!(service_part("plain"), "plain");
+        assert!(is_in_group("G1@@a", "G1"));
+        assert!(!is_in_group("G12@@a", "G1") && !is_in_group("G1@@a", "G"));
     }
 }

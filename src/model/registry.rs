@@ -67,9 +67,6 @@ pub struct Registry {
     max_name_bytes: usize,
 }
 
-/// Gives the new value of an instance, or nothing to leave it.
-pub type Update<'a> = &'a mut dyn FnMut(&Instance) -> Option<Instance>;
-
 impl Registry {
     /// An empty registry that reports to `changes` and makes services whose grouped name has at most
     /// `max_name_bytes`.
@@ -260,27 +257,16 @@ impl Registry {
         removed.unwrap_or(Ok(false))
     }
 
-    /// Puts `update`'s result in the place of each instance of a service for which it gives one; reports the change.
-    ///
-    /// Tells how many were changed; an unknown service has none.
-    pub fn update(&self, place: Place<'_>, ephemeral: bool, update: Update<'_>) -> usize {
-        let Some(service) = self.get(place) else { return 0 };
-        let changed = self.write(&service, |draft| {
-            let instances = draft.of_kind(ephemeral);
-            let new: Vec<Instance> = instances.iter().filter_map(|instance| update(instance)).collect();
-            let count = new.len();
-            for instance in new {
-                replace(instances, instance);
-            }
-            draft.touched.instances |= count > 0;
-            count
-        });
-        changed.unwrap_or(0)
-    }
-
     /// Sets the health of instances: `decide` gives the wanted health of each, or nothing to leave it.
     pub fn set_health(&self, service: &Arc<Service>, decide: impl Fn(&Instance) -> Option<bool>) {
         if let Ok(touched) = service.set_health(decide) {
+            self.report(service, touched);
+        }
+    }
+
+    /// Sets the health of the ephemeral instance with this key, if it is there; O(log n).
+    pub fn set_health_of(&self, service: &Arc<Service>, key: &InstanceKey<'_>, healthy: bool) {
+        if let Ok(touched) = service.set_health_of(key, healthy) {
             self.report(service, touched);
         }
     }
@@ -311,6 +297,9 @@ impl Registry {
 
     /// Puts a whole list of one kind in the place of what is there; makes the service where needed.
     ///
+    /// A known instance keeps its health, which is what checks and beats here have found, unless the new one is
+    /// marked. Beat times are those of the list.
+    ///
     /// # Errors
     /// [`NameError`] for a name that can't be made, of the service or of a cluster; nothing is replaced then.
     pub fn replace_all(
@@ -326,7 +315,15 @@ impl Registry {
                 for instance in list {
                     make_cluster(draft, instance.cluster())?;
                 }
-                *draft.of_kind(ephemeral) = list.iter().map(|instance| Arc::new(instance.copy())).collect();
+                let instances = draft.of_kind(ephemeral);
+                let new = list.iter().map(|instance| {
+                    let new = instance.copy();
+                    if let Some(known) = instances.get(&new.key()).filter(|_| !new.marked) {
+                        new.set_healthy(known.healthy());
+                    }
+                    Arc::new(new)
+                });
+                *instances = new.collect();
                 draft.touched.instances = true;
                 Ok(())
             });
@@ -381,10 +378,8 @@ impl Registry {
 /// Puts an instance into a draft.
 fn put(draft: &mut Draft, described: Description<'_>, now: Millis) -> Result<(), NameError> {
     make_cluster(draft, described.key.cluster)?;
-    let instances = draft.of_kind(described.ephemeral);
-    let instance = registered(instances, described, now);
-    replace(instances, instance);
-    draft.touched.instances = true;
+    let instance = registered(draft.of_kind(described.ephemeral), described, now);
+    draft.put(instance);
     Ok(())
 }
 
@@ -402,12 +397,6 @@ pub fn registered(instances: &Instances, described: Description<'_>, now: Millis
         instance.set_healthy(known.healthy());
     }
     instance
-}
-
-fn replace(instances: &mut Instances, instance: Instance) {
-    // An ordered set keeps the old of two equal members where they differ in what doesn't order them.
-    instances.remove(&instance.key());
-    instances.insert(Arc::new(instance));
 }
 
 /// The smallest number that isn't yet the id of an instance of this kind.

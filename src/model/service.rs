@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Instance, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers, selector::Selector,
 };
-use crate::base::clock::Millis;
+use crate::base::{clock::Millis, java};
 
 /// The instances of one kind, in the order of the checksum.
 pub type Instances = OrdSet<Arc<Instance>>;
@@ -60,6 +60,17 @@ impl Definition {
     #[must_use]
     pub fn cluster(&self, name: &str) -> Option<&Cluster> {
         self.clusters.iter().find(|cluster| &*cluster.name == name)
+    }
+
+    /// The clusters as answers name them: in order of arrival where a request made the service, else in that of a Java
+    /// hash map.
+    #[must_use]
+    pub fn clusters_in_order(&self) -> Vec<&Cluster> {
+        let mut clusters: Vec<&Cluster> = self.clusters.iter().collect();
+        if !self.made_by_request {
+            java::hash_map_order(&mut clusters, |cluster| &cluster.name);
+        }
+        clusters
     }
 
     /// Kept although nothing is registered in it.
@@ -128,7 +139,8 @@ pub struct Service {
     state: ArcSwap<State>,
     /// The order of writes; holds whether the service has been removed.
     removed: Mutex<bool>,
-    pub(super) announced: AtomicBool,
+    /// A report about it is waiting to be taken.
+    pub(crate) announced: AtomicBool,
 }
 
 /// The service was removed between finding it and writing to it; look again.
@@ -173,6 +185,15 @@ impl Draft {
     /// The instances of one kind.
     pub fn of_kind(&mut self, ephemeral: bool) -> &mut Instances {
         if ephemeral { &mut self.ephemeral } else { &mut self.persistent }
+    }
+
+    /// Puts an instance in the place of the one of its kind with its key.
+    pub fn put(&mut self, instance: Instance) {
+        let instances = self.of_kind(instance.ephemeral);
+        // The set keeps the old of two equal members otherwise.
+        instances.remove(&instance.key());
+        instances.insert(Arc::new(instance));
+        self.touched.instances = true;
     }
 
     /// The definition, to be changed.
@@ -287,6 +308,23 @@ impl Service {
                     instance.set_healthy(healthy);
                     draft.touched.health = true;
                 }
+            }
+        })?;
+        Ok(touched)
+    }
+
+    /// Sets the health of the ephemeral instance with this key, if it is there.
+    ///
+    /// # Errors
+    /// [`Removed`] if the service is gone.
+    pub fn set_health_of(&self, key: &super::InstanceKey<'_>, healthy: bool) -> Result<Touched, Removed> {
+        let ((), touched) = self.write(|draft| {
+            let Some(instance) = draft.ephemeral.get(key) else { return };
+            if instance.healthy() != healthy {
+                // The checksum keeps the health of the last change of the list.
+                let _ = self.state.load().checksum(&self.key.name);
+                instance.set_healthy(healthy);
+                draft.touched.health = true;
             }
         })?;
         Ok(touched)

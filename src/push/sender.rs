@@ -5,7 +5,6 @@
 
 use std::{collections::HashSet, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +23,7 @@ use crate::{
         Registry, Service, ServiceKey,
         change::Changes,
         list::{Echo, Shape},
-        switches::Switches,
+        switches::Switchboard,
     },
 };
 
@@ -54,7 +53,7 @@ pub struct Sender {
     /// What changed. Nobody else may take the changed services from it.
     pub changes: Arc<Changes>,
     /// Whether there are pushes, and how long clients may keep a list.
-    pub switches: Arc<ArcSwap<Switches>>,
+    pub switches: Arc<Switchboard>,
     /// Where packets leave.
     pub socket: PushSocket,
 }

@@ -7,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
 use flate2::read::GzDecoder;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -17,8 +16,11 @@ use crate::{
     base::clock::Clock,
     config::PushSettings,
     model::{
-        InstanceKey, Metadata, Registry, change::Changes, instance::Description, registry::Place,
-        switches::Switches,
+        InstanceKey, Metadata, Registry,
+        change::Changes,
+        instance::Description,
+        registry::Place,
+        switches::{Switchboard, Switches},
     },
     push::State,
 };
@@ -28,7 +30,7 @@ const PLACE: Place<'static> = Place { namespace: "public", name: "G@@a" };
 struct Node {
     push: Push,
     registry: Arc<Registry>,
-    switches: Arc<ArcSwap<Switches>>,
+    switches: Arc<Switchboard>,
     clock: Clock,
     stopped: CancellationToken,
     task: JoinHandle<()>,
@@ -80,7 +82,7 @@ impl Node {
         let (clock, changes) = (Clock::set(1_000_000), Arc::new(Changes::default()));
         let registry = Arc::new(Registry::new(Arc::clone(&changes), 512));
         let push = Push::new(&PushSettings::default());
-        let switches = Arc::new(ArcSwap::from_pointee(Switches::default()));
+        let switches = Arc::new(Switchboard::default());
         let socket = open(Some([127, 0, 0, 1].into()), 0).unwrap();
         let address = socket.local_addr().unwrap();
         let stopped = CancellationToken::new();
@@ -287,7 +289,7 @@ async fn a_subscription_ends_30_s_after_the_last_question() {
 async fn switched_off_nothing_is_pushed_and_nobody_stays() {
     let (node, client) = (Node::start().await, Client::new());
     node.subscribe(&client, "", true);
-    node.switches.store(Arc::new(Switches { push_enabled: false, ..Switches::default() }));
+    node.switches.store(Switches { push_enabled: false, ..Switches::default() });
     node.register(1, "DEFAULT");
     node.advance(5_000).await;
     assert!(client.packet().is_none());

@@ -58,7 +58,23 @@ impl Server {
     /// Starts one in a folder, with `KEY=VALUE` settings in addition to the usual ones, and waits until
     /// it says that it is ready.
     pub fn start_in(home: Home, settings: &[&str]) -> Self {
-        let mut child = command(&home.data(), settings)
+        let command = command(&home.data(), settings);
+        Self::start_as(command, home)
+    }
+
+    /// Starts one that can't make any of its files longer than this, as on a disk that is nearly full.
+    pub fn start_limited(home: Home, settings: &[&str], most_bytes: u64) -> Self {
+        let server = command(&home.data(), settings);
+        let mut command = Command::new("sh");
+        // Without the trap the first write beyond the limit would end the process.
+        let script = r#"trap '' XFSZ && ulimit -f "$0" && exec "$@""#;
+        command.args(["-c", script]).arg((most_bytes / 512).to_string());
+        command.arg(server.get_program()).args(server.get_args()).stdin(Stdio::null());
+        Self::start_as(command, home)
+    }
+
+    fn start_as(mut command: Command, home: Home) -> Self {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(File::options().create(true).append(true).open(home.log()).unwrap())
             .spawn()
@@ -95,10 +111,15 @@ impl Server {
         self.home.take().unwrap()
     }
 
-    /// Asks it to end (SIGTERM) and waits until it has.
-    pub fn stop(mut self) -> (ExitStatus, Home) {
+    /// Asks it to end (SIGTERM).
+    pub fn terminate(&self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    }
+
+    /// Asks it to end (SIGTERM) and waits until it has.
+    pub fn stop(mut self) -> (ExitStatus, Home) {
+        self.terminate();
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Load runs on a release build of Nacre, each beside what it is compared with, in one run on one machine.
+
+  bench.py load    list, beat and register against a bare hyper server
+  bench.py growth  registering into one service from 1,000 to 50,000 instances, polled and subscribed to
+  bench.py fanout  one change to 5,000 subscribers
+  bench.py memory  100,000 instances in 1,000 services: resident memory, and the time to serve them again
+
+Builds what it runs (cargo), starts it on free ports in a temporary folder, stops it. Needs wrk for load and growth.
+"""
+import argparse, http.client, json, os, re, select, signal, socket, statistics, subprocess, sys, tempfile, threading, time
+from urllib.parse import urlencode
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+AGENT = {"User-Agent": "Nacos-Java-Client:v1.4.8"}
+LONG = json.dumps({"zone": "a", "preserved.heart.beat.timeout": "3600000", "preserved.ip.delete.timeout": "3600000"})
+
+
+class Process:
+    """A server that says on its first line where it is ready."""
+
+    def __init__(self, *command):
+        start = time.monotonic()
+        self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        line = self.child.stdout.readline()
+        self.took = time.monotonic() - start
+        if not line.startswith("ready "):
+            sys.exit("%s did not start: %r" % (command[0], line))
+        self.host, port = re.search(r"//([^:/]+):(\d+)", line).groups()
+        self.port = int(port)
+        self.url = "http://%s:%d" % (self.host, self.port)
+
+    def memory(self):
+        """Resident memory in MiB."""
+        with open("/proc/%d/status" % self.child.pid) as f:
+            return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1)) / 1024
+
+    def stop(self):
+        self.child.send_signal(signal.SIGTERM)
+        self.child.wait(30)
+
+
+def target(*parts):
+    folder = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    return os.path.join(folder, "release", *parts)
+
+
+def build():
+    subprocess.run(["cargo", "build", "--release", "--bin", "nacre", "--example", "limit"], cwd=ROOT, check=True)
+
+
+def nacre(folder):
+    return Process(target("nacre"), "serve", "--data", folder, "--set", "server.port=0", "--set", "nacos.server.ip=127.0.0.1")
+
+
+class Client:
+    def __init__(self, server):
+        self.http = http.client.HTTPConnection(server.host, server.port, timeout=60)
+
+    def call(self, method, path, **parameters):
+        headers = AGENT if method == "GET" else {**AGENT, "Content-Length": "0"}
+        self.http.request(method, "/nacos/v1/ns" + path + "?" + urlencode(parameters), headers=headers)
+        answer = self.http.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            sys.exit("%s %s: %d %s" % (method, path, answer.status, body[:200]))
+        return body
+
+    def register(self, service, ip, port=8080, **more):
+        self.call("POST", "/instance", serviceName=service, ip=ip, port=port, **{"metadata": LONG, **more})
+
+
+def address(k):
+    return "10.9.%d.%d" % (k // 250, k % 250 + 1)
+
+
+def wrk(server, kind, seconds, services, per, prefix="bench"):
+    env = {**os.environ, "KIND": kind, "SERVICES": str(services), "PER": str(per), "PREFIX": prefix}
+    run = ["wrk", "-t1", "-c32", "-d%ds" % seconds, "--latency", "-s", os.path.join(HERE, "requests.lua"), server.url]
+    out = subprocess.run(run, capture_output=True, text=True, env=env, check=True).stdout
+    if "Non-2xx" in out:
+        sys.exit("%s of %s: %s" % (kind, server.url, out))
+    return float(re.search(r"Requests/sec:\s+([\d.]+)", out).group(1)), re.search(r"99%\s+(\S+)", out).group(1)
+
+
+def load(a, folder):
+    server = nacre(folder)
+    client = Client(server)
+    for k in range(a.per):
+        for s in range(a.services):
+            client.register("bench-%d" % s, address(k))
+    body = client.call("GET", "/instance/list", serviceName="bench-0")
+    bare = Process(target("examples", "limit"), "127.0.0.1:0", str(len(body)))
+    for kind in ("list", "beat", "register"):
+        got = {"nacre": [], "limit": []}
+        for r in range(a.rounds):
+            for name, process in (("nacre", server), ("limit", bare)):
+                prefix = "new%d" % r if kind == "register" else "bench"
+                got[name].append(wrk(process, kind, a.seconds, a.services, a.per, prefix))
+        rate = {name: statistics.median(x[0] for x in runs) for name, runs in got.items()}
+        print("%-9s %9.0f/s  limit %9.0f/s  ratio %.3f  p99 %s" % (kind, rate["nacre"], rate["limit"], rate["nacre"] / rate["limit"], sorted(x[1] for x in got["nacre"])[a.rounds // 2]), flush=True)
+    bare.stop()
+    server.stop()
+
+
+def growth(a, folder):
+    """Registers ever more instances into one service; a poller asks for the whole list ten times a second, a subscriber waits for pushes."""
+    server = nacre(folder)
+    done = threading.Event()
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.bind(("127.0.0.1", 0))
+    big = "growing"
+    others = []
+
+    def poll():
+        client = Client(server)
+        while not done.wait(0.1):
+            client.call("GET", "/instance/list", serviceName=big, udpPort=udp.getsockname()[1], clientIP="127.0.0.1")
+
+    def poll_other():
+        client = Client(server)
+        client.register("other", "10.0.0.1")
+        while not done.wait(0.01):
+            start = time.monotonic()
+            client.call("GET", "/instance/list", serviceName="other")
+            others.append((time.monotonic(), time.monotonic() - start))
+
+    client = Client(server)
+    count, steps = 0, []
+    threads = [threading.Thread(target=f) for f in (poll, poll_other)]
+    for mark in (1000, 2000, 5000, 10000, 20000, 30000, 40000, 50000):
+        while count < mark - 500:
+            client.register(big, address(count), 8080 + count // 60000)
+            count += 1
+        if mark == 1000:
+            for t in threads:
+                t.start()
+            time.sleep(1)
+        start = time.monotonic()
+        for _ in range(500):
+            client.register(big, address(count), 8080 + count // 60000)
+            count += 1
+        took = time.monotonic() - start
+        slow = sorted(x for at, x in others if at >= start)
+        steps.append(500 / took)
+        print("%6d instances: %7.0f registrations/s, other list p99 %.1f ms" % (count, 500 / took, 1000 * slow[int(len(slow) * 0.99)] if slow else 0), flush=True)
+    done.set()
+    for t in threads:
+        t.join()
+    print("factor from 1,000 to 50,000: %.2f; memory %.0f MiB" % (steps[0] / steps[-1], server.memory()))
+    server.stop()
+
+
+def fanout(a, folder):
+    server = nacre(folder)
+    sockets = []
+    for _ in range(20):
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        s.bind(("0.0.0.0", 0))
+        s.setblocking(False)
+        sockets.append(s)
+
+    def received():
+        n = 0
+        for s in select.select(sockets, [], [], 0.2)[0]:
+            try:
+                while True:
+                    s.recv(65536)
+                    n += 1
+            except BlockingIOError:
+                pass
+        return n
+
+    client = Client(server)
+    for k in range(10):
+        client.register("fan", address(k))
+    for r in range(a.rounds):
+        for i in range(a.subscribers):
+            ip = "127.%d.%d.%d" % (1 + i // 62500, i // 250 % 250, i % 250 + 1)
+            client.call("GET", "/instance/list", serviceName="fan", udpPort=sockets[i % 20].getsockname()[1], clientIP=ip)
+        quiet = time.monotonic() + 1.5
+        while time.monotonic() < quiet:
+            received()
+        start = time.monotonic()
+        client.register("fan", address(100 + r))
+        times, last = [], start
+        while len(times) < a.subscribers and time.monotonic() - last < 3:
+            n = received()
+            if n:
+                last = time.monotonic()
+                times += [last - start] * n
+        print("round %d: %d of %d, first after %.3f s, spread %.3f s" % (r, len(times), a.subscribers, times[0], times[-1] - times[0]), flush=True)
+    server.stop()
+
+
+def memory(a, folder):
+    server = nacre(folder)
+    print("idle: ready in %.3f s, %.1f MiB" % (server.took, server.memory()), flush=True)
+    client = Client(server)
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.bind(("127.0.0.1", 0))
+    for turn in range(2):
+        for s in range(1000):
+            for k in range(100):
+                client.register("m-%d" % s, address(k))
+            if turn == 0:
+                client.call("GET", "/instance/list", serviceName="m-%d" % s, udpPort=udp.getsockname()[1], clientIP="127.0.0.1")
+                client.register("m-%d" % s, address(0))
+        print("turn %d: %.1f MiB" % (turn + 1, server.memory()), flush=True)
+    server.stop()
+    with tempfile.TemporaryDirectory() as other:
+        server = nacre(other)
+        client = Client(server)
+        work = [threading.Thread(target=persist, args=(server, w)) for w in range(16)]
+        for t in work:
+            t.start()
+        for t in work:
+            t.join()
+        server.stop()
+        server = nacre(other)
+        body = json.loads(Client(server).call("GET", "/instance/list", serviceName="p-999"))
+        print("100,000 persistent instances: ready in %.3f s, first list has %d of 100 hosts, %.1f MiB" % (server.took, len(body["hosts"]), server.memory()))
+        server.stop()
+
+
+def persist(server, writer):
+    client = Client(server)
+    for s in range(writer, 1000, 16):
+        for k in range(100):
+            client.register("p-%d" % s, address(k), ephemeral="false", metadata='{"zone":"a"}')
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("what", choices=["load", "growth", "fanout", "memory"])
+    p.add_argument("--seconds", type=int, default=4)
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--services", type=int, default=100)
+    p.add_argument("--per", type=int, default=10)
+    p.add_argument("--subscribers", type=int, default=5000)
+    p.add_argument("--no-build", action="store_true")
+    a = p.parse_args()
+    if not a.no_build:
+        build()
+    with tempfile.TemporaryDirectory() as folder:
+        globals()[a.what](a, folder)
+
+
+main()

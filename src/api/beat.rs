@@ -1,0 +1,78 @@
+//! `PUT /v1/ns/instance/beat`: renews an instance, or makes it from the beat's own description.
+//!
+//! The hottest write: for a known instance it stores a time and answers. Source: Nacos 1.4.8 naming module, beat of the
+//! instance controller; compat files `beat`, `beat-timing`.
+
+use super::{
+    Api, Named, V1Call,
+    params::{self, Params},
+    reply::{Refusal, Reply},
+    routes::Outcome,
+};
+use crate::{
+    health::beat::Beat,
+    model::{InstanceKey, instance::own_beat_interval_ms, name::DEFAULT_CLUSTER, service::Beaten},
+    observe::beats::Effect,
+};
+
+/// PUT beat: renews an instance, or makes it from the beat's own description.
+pub fn beat(api: &Api, call: &V1Call) -> Outcome {
+    let params = Params::of(call);
+    let named = Named::read(&params);
+    renew(api, &params, named)
+}
+
+/// Takes a beat for the service that was named, by whatever parameter; a wrong name is the last thing to be refused.
+pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Refusal>) -> Outcome {
+    let text = params.optional("beat");
+    let body = text.as_deref().map(Beat::read).transpose().map_err(Refusal::failed)?.flatten();
+    let cluster = params.optional("clusterName");
+    let port = params.optional("port").map_or(Ok(0), |port| params::integer(&port))?;
+    let named = named?;
+    let of_body = body.as_ref().and_then(Beat::cluster);
+    let cluster = of_body.or(cluster.as_deref()).unwrap_or(DEFAULT_CLUSTER);
+    let ip = params.optional("ip").unwrap_or_default();
+    let (ip, port) = body.as_ref().map_or((&*ip, port), |body| (&*body.ip, body.port));
+    let (key, now) = (InstanceKey { ip, port, cluster }, api.clock.now());
+    let service = api.registry.get(named.place());
+    match (service.as_ref().map_or(Beaten::Unknown, |service| service.beat(&key, now)), service, &body) {
+        (Beaten::Ephemeral(instance), Some(service), _) => {
+            if !instance.healthy() {
+                api.registry.set_health_of(&service, &key, true);
+            }
+            Ok(known(api, Effect::Renewed, instance.own_beat_interval_ms))
+        }
+        (Beaten::Persistent(instance), ..) => Ok(known(api, Effect::Renewed, instance.own_beat_interval_ms)),
+        (Beaten::Unknown, _, Some(body)) if body.makes_an_instance() => make(api, &named, body, cluster),
+        _ => Ok(unknown(api)),
+    }
+}
+
+/// Registers the instance that a beat describes.
+fn make(api: &Api, named: &Named<'_>, body: &Beat<'_>, cluster: &str) -> Outcome {
+    let description = body.describe(cluster).map_err(Refusal::failed)?;
+    api.registry.register(named.place(), &description, api.clock.now())?;
+    Ok(known(api, Effect::Registered, own_beat_interval_ms(&description.metadata)))
+}
+
+/// The answer to a beat of a known instance with this interval of its own, if it has one.
+fn known(api: &Api, effect: Effect, interval_ms: Option<u64>) -> Reply {
+    api.sight.meters.beats.note(effect);
+    let switches = api.switches.load();
+    let (default, light) = (switches.client_beat_interval, switches.light_beat_enabled);
+    let interval = interval_ms.map_or(i128::from(default), i128::from);
+    if interval == 5000 && light {
+        return Reply::fixed(r#"{"clientBeatInterval":5000,"code":10200,"lightBeatEnabled":true}"#);
+    }
+    let text = format!(r#"{{"clientBeatInterval":{interval},"code":10200,"lightBeatEnabled":{light}}}"#);
+    Reply::Json(text.into())
+}
+
+/// The answer that lets a client register again.
+fn unknown(api: &Api) -> Reply {
+    api.sight.meters.beats.note(Effect::Unknown);
+    match api.switches.load().client_beat_interval {
+        5000 => Reply::fixed(r#"{"clientBeatInterval":5000,"code":20404}"#),
+        interval => Reply::Json(format!(r#"{{"clientBeatInterval":{interval},"code":20404}}"#).into()),
+    }
+}

@@ -1,0 +1,132 @@
+//! What the node knows of itself, and who calls from the same host.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::Serialize;
+
+use super::{Api, auth::Tokens, reply::Refusal};
+use crate::base::machine::Machine;
+
+/// The version of the protocol that is spoken, as members and consoles show it.
+pub const NACOS_VERSION: &str = "1.4.8";
+
+/// A node from its start to its end.
+#[derive(Debug)]
+pub struct Node {
+    /// When it started, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// How busy the machine is.
+    pub machine: Machine,
+    /// Signs what a login gets.
+    pub tokens: Tokens,
+}
+
+impl Node {
+    /// A node that starts now.
+    ///
+    /// # Errors
+    /// The system gives no random bytes for the key of the tokens.
+    pub fn new(started_ms: u64) -> std::io::Result<Self> {
+        Ok(Self { started_ms, machine: Machine::default(), tokens: Tokens::new()? })
+    }
+}
+
+/// A member as the wire shows it, fields in its order.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Member<'a> {
+    ip: &'a str,
+    port: u16,
+    state: &'static str,
+    extend_info: ExtendInfo,
+    address: &'a str,
+    fail_access_cnt: u32,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExtendInfo {
+    last_refresh_time: u64,
+    raft_port: String,
+    version: &'static str,
+}
+
+impl<'a> Member<'a> {
+    /// This node.
+    #[must_use]
+    pub fn own(api: &'a Api) -> Self {
+        let address = &*api.own_address;
+        let (ip, port) = split_address(address).expect("the own address was made of a host and a port");
+        Self {
+            ip,
+            port,
+            state: "UP",
+            extend_info: ExtendInfo {
+                last_refresh_time: api.node.started_ms,
+                raft_port: (i32::from(port) - 1_000).to_string(),
+                version: NACOS_VERSION,
+            },
+            address,
+            fail_access_cnt: 0,
+        }
+    }
+}
+
+/// Host and port of `host:port`; the host may be an IPv6 address in brackets.
+#[must_use]
+pub fn split_address(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some((host, port.parse().ok().filter(|_| !host.is_empty())?))
+}
+
+/// Refuses callers from other hosts.
+///
+/// Peer entries hand over and replace whole lists without asking who calls; a node without members has no peers, so
+/// only a person or a program on its own host has business with them. Whoever reaches the node through a proxy on
+/// its host counts as being there.
+///
+/// # Errors
+/// 403.
+pub fn check_own_host(peer: SocketAddr) -> Result<(), Refusal> {
+    let caller = peer.ip().to_canonical();
+    if caller.is_loopback() || own_addresses().contains(&caller) {
+        return Ok(());
+    }
+    Err(Refusal::forbidden(format_args!(
+        "this server has no peers, so the entries of the peer protocol answer callers from its own host only, not {caller}"
+    )))
+}
+
+/// The addresses of the host's interfaces as they are now; none where the system doesn't tell.
+fn own_addresses() -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    interfaces.into_iter().map(|interface| interface.ip()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_from_the_own_host_pass() {
+        for own in ["127.0.0.1:5", "127.9.9.9:5", "[::1]:5", "[::ffff:127.0.0.1]:5"] {
+            assert_eq!(check_own_host(own.parse().unwrap()), Ok(()), "{own}");
+        }
+        for address in own_addresses() {
+            assert_eq!(check_own_host(SocketAddr::new(address, 5)), Ok(()), "{address}");
+        }
+        // Addresses of documentation: no host has them.
+        for other in ["192.0.2.1:5", "[2001:db8::1]:5", "[::ffff:192.0.2.1]:5"] {
+            assert!(check_own_host(other.parse().unwrap()).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_address_splits_at_its_last_colon() {
+        assert_eq!(split_address("10.0.0.1:8848"), Some(("10.0.0.1", 8848)));
+        assert_eq!(split_address("[::1]:8848"), Some(("[::1]", 8848)));
+        for wrong in ["10.0.0.1", ":8848", "a:b", "a:70000", ""] {
+            assert_eq!(split_address(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `/livez`, `/readyz`, `/metrics` and, where a setting asks for it, `/actuator/prometheus`: the server to whom runs it.
+//!
+//! All but the last lie outside the context path. Source: ours, but for the last: Nacos 1.4.8; compat files
+//! `core-web`, `authwhite-metrics`.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::SystemTime,
+};
+
+use futures_util::future::FutureExt as _;
+use http::{HeaderValue, StatusCode};
+use nacre_middleware::V1Body;
+use prometheus_client::collector::Collector;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Api, V1Call,
+    reply::{self, Refusal, Reply},
+    routes::{Outcome, Pending},
+};
+use crate::{
+    cp::{StoreHealth, WriterStats},
+    health::sweep::SweepStats,
+    model::{Instance, Registry, status::NodeStatus},
+    observe::{
+        Meters,
+        beats::Effect,
+        logs::Logs,
+        metrics::{self, Kind, Readings, Sizes, StoreReadings},
+        nacos_monitor::NacosMonitor,
+        ready::{self, Naming, Parts, State},
+    },
+};
+
+/// What is only there to be looked at.
+pub struct Sight {
+    /// Counters of the edges.
+    pub meters: &'static Meters,
+    /// Counts of expiry.
+    pub sweeps: Arc<SweepStats>,
+    /// Logging.
+    pub logs: Arc<Logs>,
+    /// Cancelled when the server begins to stop.
+    pub stopped: CancellationToken,
+    /// When the process started.
+    pub started: SystemTime,
+}
+
+impl Sight {
+    /// Sets the level of a logger; who asks isn't told whether there is such a logger, as in the reference.
+    pub fn set_level(&self, name: &str, level: &str) {
+        if let Err(error) = self.logs.set_level(name, level) {
+            tracing::debug!(%error, "a level was not changed");
+        }
+    }
+}
+
+/// GET: the process answers.
+pub fn livez(_: &Api, _: &V1Call) -> Outcome {
+    Ok(plain(StatusCode::OK, "text/plain; charset=utf-8", "ok".into()))
+}
+
+/// GET: whether naming answers, and what else is out of order.
+pub fn readyz(api: &Api, _: &V1Call) -> Outcome {
+    let readiness = ready::judge(&parts(api));
+    let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok(plain(status, "text/plain; charset=utf-8", readiness.text))
+}
+
+/// GET: everything that is counted.
+pub fn metrics(api: &Api, _: &V1Call) -> Result<Pending, Refusal> {
+    Ok(page(api, metrics::CONTENT_TYPE, |_| None))
+}
+
+/// GET: the same with the gauges of 1.x beside it, under their media type.
+pub fn prometheus(api: &Api, _: &V1Call) -> Result<Pending, Refusal> {
+    Ok(page(api, "text/plain;version=0.0.4;charset=utf-8", |sizes| {
+        Some(Box::new(NacosMonitor { sizes, ..NacosMonitor::default() }))
+    }))
+}
+
+/// A page of metrics; whoever asks while another page is being made waits for it.
+///
+/// Counting what is registered looks at every instance, so it's done beside the threads that answer requests.
+fn page(api: &Api, media_type: &'static str, more: fn(Sizes) -> Option<Box<dyn Collector>>) -> Pending {
+    let (registry, readings, meters) = (Arc::clone(&api.registry), readings(api), api.sight.meters);
+    let made = async move {
+        let _alone = meters.reading.lock().await;
+        let made = tokio::task::spawn_blocking(move || {
+            let sizes = sizes(&registry);
+            metrics::text(Readings { sizes, ..readings }, more(sizes))
+        });
+        let text = made.await.map_err(|_| Refusal::failed("the metrics can not be read"))?;
+        Ok(plain(StatusCode::OK, media_type, text))
+    };
+    Pending::Later(made.boxed())
+}
+
+fn plain(status: StatusCode, media_type: &'static str, text: String) -> Reply {
+    let media_type = HeaderValue::from_static(media_type);
+    Reply::Whole(Box::new(reply::typed_response(status, media_type, V1Body::sized(text))))
+}
+
+fn parts(api: &Api) -> Parts {
+    let naming = match api.switches.load().status() {
+        _ if api.sight.stopped.is_cancelled() => Naming::Draining,
+        NodeStatus::Up => Naming::Up,
+        status => Naming::Status(status.word()),
+    };
+    let store = match api.cp.health() {
+        StoreHealth::Ok => State::Up,
+        StoreHealth::Failing { since, reason } => State::Failing { since, reason },
+    };
+    Parts { naming, store }
+}
+
+/// All but the sizes.
+fn readings(api: &Api) -> Readings {
+    let Sight { meters, sweeps, logs, started, .. } = &api.sight;
+    let parts = parts(api);
+    let WriterStats { jobs, commits, failures } = api.cp.stats();
+    Readings {
+        requests: meters.requests.read(),
+        connections: meters.connections.open_now(),
+        connections_accepted: meters.connections.accepted(),
+        ready: ready::judge(&parts).ready,
+        sizes: Sizes::default(),
+        beats: Effect::ALL.map(|effect| (effect.label(), meters.beats.count(effect))),
+        expired_unhealthy: sweeps.unhealthy.load(Relaxed),
+        expired_removed: sweeps.removed.load(Relaxed),
+        store: StoreReadings { up: parts.store == State::Up, writes: jobs, commits, failures },
+        log_lines_dropped: logs.dropped(),
+        started: *started,
+    }
+}
+
+fn sizes(registry: &Registry) -> Sizes {
+    let mut sizes = Sizes::default();
+    let count = |kind: &mut Kind, instance: &Instance| {
+        kind.instances += 1;
+        kind.healthy += u64::from(instance.healthy());
+    };
+    registry.for_each(|service| {
+        let state = service.state();
+        sizes.services += 1;
+        state.ephemeral.iter().for_each(|instance| count(&mut sizes.ephemeral, instance));
+        state.persistent.iter().for_each(|instance| count(&mut sizes.persistent, instance));
+    });
+    sizes
+}

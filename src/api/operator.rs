@@ -1,0 +1,202 @@
+//! `/v1/ns/operator` (and `/v1/ns/ops`): switches, metrics, members, what old peers ask.
+//!
+//! Source: Nacos 1.4.8 naming module, operator controller; compat files `operator-*`.
+
+use serde::Serialize;
+
+use super::{
+    Api, V1Call,
+    node::{Member, split_address},
+    params::{self, Params},
+    reply::{Refusal, Reply},
+    routes::{Outcome, Pending},
+};
+use crate::{
+    base::java,
+    cp::{Change, Scope},
+    model::{
+        name::DEFAULT_NAMESPACE,
+        registry::Place,
+        switches::{SwitchError, Switches},
+    },
+};
+
+/// The name that the table of the switches has among the reference's services.
+const SWITCHES_NAME: &str = "00-00---000-NACOS_SWITCH_DOMAIN-000---00-00";
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    switches: &'a Switches,
+    name: &'static str,
+    checksum: Option<&'static str>,
+}
+
+/// GET switches.
+pub fn switches(api: &Api, _: &V1Call) -> Outcome {
+    let switches = api.switches.load();
+    Ok(Reply::json(&Shown { switches: &switches, name: SWITCHES_NAME, checksum: None }))
+}
+
+impl From<SwitchError> for Refusal {
+    fn from(error: SwitchError) -> Self {
+        match error {
+            SwitchError::Value(_) => Self::illegal(error),
+            SwitchError::Batch(_) => Self::failed(error),
+        }
+    }
+}
+
+/// PUT switches: sets one entry for good, or with `debug=true` on this node alone until the next change.
+pub fn set_switch(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
+    let params = Params::of(call);
+    let debug = params.boolean("debug", false)?;
+    let entry = params.typed("entry", "String")?.to_string();
+    let value = params.typed("value", "String")?.to_string();
+    if debug {
+        api.switches.alter_here(|switches| switches.set(&entry, &value))?;
+        return Ok(Pending::Done(Reply::OK));
+    }
+    let stored = api.cp.submit(Scope::Everything, move |applied| {
+        let before = applied.switches.stored();
+        let mut switches = Switches::clone(&before);
+        switches.set(&entry, &value)?;
+        let holds = switches == *before && switches == **applied.switches.load();
+        let change = || Change::Switches(Box::new(switches));
+        Ok::<_, Refusal>((if holds { vec![] } else { vec![change()] }, ()))
+    });
+    Ok(Pending::Later(Box::pin(async move { stored.await.map(|()| Reply::OK) })))
+}
+
+/// Figures of the node, fields in wire order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metrics {
+    status: &'static str,
+    service_count: usize,
+    instance_count: usize,
+    raft_notify_task_count: u32,
+    responsible_service_count: usize,
+    responsible_instance_count: usize,
+    cpu: f32,
+    load: f32,
+    mem: f32,
+}
+
+/// GET metrics. A node without members is responsible for all.
+pub fn metrics(api: &Api, _: &V1Call) -> Outcome {
+    let (mut services, mut instances) = (0, 0);
+    api.registry.for_each(|service| {
+        services += 1;
+        instances += service.state().len();
+    });
+    let busyness = api.node.machine.busyness(api.clock.now());
+    Ok(Reply::json(&Metrics {
+        status: api.switches.load().status().word(),
+        service_count: services,
+        instance_count: instances,
+        raft_notify_task_count: 0,
+        responsible_service_count: services,
+        responsible_instance_count: instances,
+        cpu: busyness.cpu,
+        load: busyness.load,
+        mem: busyness.mem,
+    }))
+}
+
+#[derive(Serialize)]
+struct Servers<'a> {
+    servers: [Member<'a>; 1],
+}
+
+/// GET servers: the members, here this node alone, which is healthy.
+pub fn servers(api: &Api, call: &V1Call) -> Outcome {
+    Params::of(call).boolean("healthy", false)?;
+    Ok(Reply::json(&Servers { servers: [Member::own(api)] }))
+}
+
+#[derive(Serialize)]
+struct DistroStatus<'a> {
+    status: [Member<'a>; 1],
+}
+
+/// GET distro/status.
+pub fn distro_status(api: &Api, call: &V1Call) -> Outcome {
+    match Params::of(call).get("action") {
+        None | Some("" | "view") => Ok(Reply::json(&DistroStatus { status: [Member::own(api)] })),
+        Some(_) => Ok(Reply::fixed("{}")),
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Responsible<'a> {
+    responsible_server: &'a str,
+}
+
+/// GET distro/server: who is responsible for a service.
+pub fn distro_server(api: &Api, call: &V1Call) -> Outcome {
+    let params = Params::of(call);
+    params.typed("serviceName", "String")?;
+    let namespace = params.get("namespaceId").filter(|id| !id.is_empty()).unwrap_or(DEFAULT_NAMESPACE);
+    let name = params.grouped_name().unwrap_or_default();
+    if api.registry.get(Place { namespace, name: &name }).is_none() {
+        return Err(Refusal::illegal("service not found"));
+    }
+    Ok(Reply::json(&Responsible { responsible_server: &api.own_address }))
+}
+
+/// The state of the raft that servers before 1.4 had, fields in wire order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OldRaft<'a> {
+    ip: &'a str,
+    term: i32,
+    leader_due_ms: u32,
+    heartbeat_due_ms: u32,
+    state: &'static str,
+}
+
+/// GET cluster/state: what a member without that raft shows.
+pub fn cluster_state(api: &Api, _: &V1Call) -> Outcome {
+    let ip = &*api.own_address;
+    Ok(Reply::json(&OldRaft {
+        ip,
+        term: -1,
+        leader_due_ms: 15_000,
+        heartbeat_due_ms: 5_000,
+        state: "FOLLOWER",
+    }))
+}
+
+/// GET server/status: takes note of an old peer's report, which only a member may send.
+pub fn server_status(api: &Api, call: &V1Call) -> Outcome {
+    let params = Params::of(call);
+    let reports = params.typed("serverStatus", "String")?;
+    for report in reports.split("\r\n") {
+        // `site#ip:port#millis#weight`; what has fewer parts is passed over.
+        let parts: Vec<&str> = report.split('#').collect();
+        let [_, address, millis, _, ..] = parts[..] else { continue };
+        check_member(api, address)?;
+        java::parse_long(millis).ok_or_else(|| Refusal::not_a_number(millis))?;
+    }
+    Ok(Reply::OK)
+}
+
+fn check_member(api: &Api, address: &str) -> Result<(), Refusal> {
+    if address == &*api.own_address {
+        return Ok(());
+    }
+    if split_address(address).is_none() {
+        let port = address.rsplit_once(':').map_or("", |(_, port)| port);
+        params::integer(port)?;
+    }
+    Err(Refusal::illegal(format_args!("server: {address} is not in serverlist")))
+}
+
+/// PUT log: sets the level of a logger; names and levels that mean nothing here change nothing.
+pub fn log(api: &Api, call: &V1Call) -> Outcome {
+    let params = Params::of(call);
+    api.sight.set_level(params.typed("logName", "String")?, params.typed("logLevel", "String")?);
+    Ok(Reply::OK)
+}

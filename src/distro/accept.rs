@@ -1,0 +1,206 @@
+//! Puts received data into the registry.
+//!
+//! Everything is read and checked before anything is changed: data that are refused change nothing. Source: Nacos
+//! 1.4.8 naming module, distro controller and service; compat file `distro-data`.
+
+use super::{
+    codec::{Data, Datum, FieldError},
+    key::{self, Key},
+};
+use crate::{
+    base::clock::Clock,
+    model::{
+        Instance, Registry,
+        name::{self, NameError},
+        registry::Place,
+    },
+};
+
+/// Why received data change nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum AcceptError {
+    /// There are none.
+    #[error("receive empty entity!")]
+    Empty,
+    /// A key names no service.
+    #[error("the key {0} names no service")]
+    Key(String),
+    /// There is no datum under a key, or it has no key of its own.
+    #[error("the datum of {0} is null or has no key")]
+    NoKey(String),
+    /// A list holds something that is no instance.
+    #[error("the datum of {0} can not be used: {1}")]
+    Field(String, FieldError),
+    /// A service or cluster can't have its name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+/// What one datum does.
+struct Step<'a> {
+    /// This service is made where it isn't there.
+    made: Place<'a>,
+    /// And the list of this service becomes that; nothing for a datum that is stored under no service.
+    replaced: Option<(Place<'a>, Vec<Instance>)>,
+}
+
+/// Makes the services of `data` and replaces their ephemeral lists; data of other kinds are passed over.
+///
+/// The key that a datum stands under says which service is made, its own key whose list is replaced; a peer sends the
+/// two equal. A known instance keeps its health, unless it is marked.
+///
+/// # Errors
+/// [`AcceptError`]; nothing is changed then.
+pub fn accept(registry: &Registry, data: Data, clock: &Clock) -> Result<(), AcceptError> {
+    if data.0.is_empty() {
+        return Err(AcceptError::Empty);
+    }
+    // Keys are borrowed by the steps, lists move into them.
+    let (keys, data): (Vec<String>, Vec<Option<Datum>>) = data.0.into_iter().unzip();
+    let mut own_keys = Vec::with_capacity(keys.len());
+    let mut lists = Vec::with_capacity(keys.len());
+    for datum in data {
+        let (own_key, value) = datum.map_or((None, None), |datum| (datum.key, datum.value));
+        own_keys.push(own_key);
+        lists.push(value);
+    }
+    let mut steps = Vec::with_capacity(keys.len());
+    for ((key, own_key), list) in keys.iter().zip(&own_keys).zip(lists) {
+        let made = match key::read(key) {
+            Key::Other => continue,
+            Key::Broken => return Err(AcceptError::Key(key.clone())),
+            Key::List(place) => place,
+        };
+        let own_key = own_key.as_deref().ok_or_else(|| AcceptError::NoKey(key.clone()))?;
+        check_service(registry, made)?;
+        let target = match key::read(own_key) {
+            Key::List(place) if place == made || registry.get(place).is_some() => Some(place),
+            Key::List(_) | Key::Other | Key::Broken => None,
+        };
+        let mut replaced = None;
+        if let (Some(place), Some(list)) = (target, list) {
+            let mut instances = Vec::new();
+            for wire in list.instance_list.unwrap_or_default() {
+                let wire = wire.ok_or(FieldError::Missing("fields"));
+                let instance = wire.and_then(|wire| wire.into_instance(place.name, clock));
+                instances.push(instance.map_err(|error| AcceptError::Field(key.clone(), error))?);
+            }
+            check_clusters(registry, place, &instances)?;
+            replaced = Some((place, instances));
+        }
+        steps.push(Step { made, replaced });
+    }
+    for Step { made, replaced } in steps {
+        registry.get_or_make(made, Default::default, clock.now())?;
+        if let Some((place, list)) = replaced {
+            registry.replace_all(place, true, &list, clock.now())?;
+        }
+    }
+    Ok(())
+}
+
+fn check_service(registry: &Registry, place: Place<'_>) -> Result<(), NameError> {
+    if registry.get(place).is_some() { Ok(()) } else { registry.check_creatable(place) }
+}
+
+fn check_clusters(registry: &Registry, place: Place<'_>, list: &[Instance]) -> Result<(), NameError> {
+    let state = registry.get(place).map(|service| service.state());
+    for instance in list {
+        let known =
+            state.as_ref().is_some_and(|state| state.definition.cluster(instance.cluster()).is_some());
+        if !known {
+            name::check_cluster(instance.cluster())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::change::Changes;
+
+    const KEY: &str = "com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s";
+    const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
+
+    fn registry() -> Registry {
+        Registry::new(Arc::new(Changes::default()), 512)
+    }
+
+    fn put(registry: &Registry, text: &str) -> Result<(), String> {
+        let data = serde_json::from_str(&text.replace("KEY", KEY)).map_err(|error| error.to_string())?;
+        accept(registry, data, &Clock::set(1_000_000)).map_err(|error| error.to_string())
+    }
+
+    /// Addresses with their health, or nothing where there is no service.
+    fn list(registry: &Registry) -> Option<Vec<(String, bool)>> {
+        let state = registry.get(PLACE)?.state();
+        Some(state.ephemeral.iter().map(|one| (one.ip().to_string(), one.healthy())).collect())
+    }
+
+    #[test]
+    fn a_list_is_replaced_as_a_whole_and_known_health_stays() {
+        let registry = registry();
+        let first =
+            r#"{"KEY":{"key":"KEY","value":{"instanceList":[{"ip":"a","port":1},{"ip":"b","port":1}]}}}"#;
+        put(&registry, first).unwrap();
+        let service = registry.get(PLACE).unwrap();
+        registry.set_health(&service, |instance| Some(instance.ip() != "a"));
+        let second = r#"{"KEY":{"key":"KEY","value":{"instanceList":[{"ip":"a","port":1},{"ip":"c","port":1,"healthy":false}]}}}"#;
+        put(&registry, second).unwrap();
+        assert_eq!(list(&registry), Some(vec![("a".into(), false), ("c".into(), false)]));
+        let marked = r#"{"KEY":{"key":"KEY","value":{"instanceList":[{"ip":"a","port":1,"marked":true}]}}}"#;
+        put(&registry, marked).unwrap();
+        assert_eq!(list(&registry), Some(vec![("a".into(), true)]));
+        put(&registry, r#"{"KEY":{"key":"KEY","value":{"instanceList":[]}}}"#).unwrap();
+        assert_eq!(list(&registry), Some(vec![]));
+    }
+
+    #[test]
+    fn other_keys_are_passed_over() {
+        let registry = registry();
+        put(&registry, r#"{"abc":{"key":"abc","value":{"instanceList":[{"ip":"a","port":1}]}},"x":null}"#)
+            .unwrap();
+        assert!(registry.is_empty());
+    }
+
+    #[test]
+    fn a_datum_with_another_key_of_its_own_only_makes_the_service() {
+        let registry = registry();
+        put(&registry, r#"{"KEY":{"key":"k","value":null}}"#).unwrap();
+        assert_eq!(list(&registry), Some(vec![]));
+        put(&registry, r#"{"KEY":{"key":"KEYx","value":{"instanceList":[{"ip":"a","port":1}]}}}"#).unwrap();
+        assert_eq!((registry.len(), list(&registry)), (1, Some(vec![])));
+    }
+
+    #[test]
+    fn refused_data_change_nothing() {
+        for (text, reason) in [
+            ("{}", "receive empty entity!".to_string()),
+            (r#"{"KEY":null}"#, format!("the datum of {KEY} is null or has no key")),
+            (r#"{"KEY":{}}"#, format!("the datum of {KEY} is null or has no key")),
+            (
+                r#"{"KEY":{"key":"KEY","value":{"instanceList":[null]}}}"#,
+                format!("the datum of {KEY} can not be used: an instance has no fields"),
+            ),
+            (
+                r#"{"KEY":{"key":"KEY","value":{"instanceList":[{"ip":"a","port":1,"clusterName":"a_b"}]}}}"#,
+                "cluster name can only have these characters: 0-9a-zA-Z-, current: a_b".to_string(),
+            ),
+            (
+                r#"{"KEY":{"key":"KEY"},"KEY2":{"key":"KEY2"},"KEY/":{"key":"KEY/"}}"#,
+                "dom name can only have these characters: 0-9a-zA-Z-._:, current: G@@s/".to_string(),
+            ),
+            (
+                r#"{"KEY":{"key":"KEY"},"com.alibaba.nacos.naming.iplist.ephemeral.x":{"key":"y"}}"#,
+                "the key com.alibaba.nacos.naming.iplist.ephemeral.x names no service".to_string(),
+            ),
+        ] {
+            let registry = registry();
+            assert_eq!(put(&registry, text), Err(reason), "{text}");
+            assert!(registry.is_empty(), "{text}");
+        }
+    }
+}

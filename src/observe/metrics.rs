@@ -1,0 +1,319 @@
+//! The text of `GET /metrics`, in Prometheus' text format 0.0.4.
+//!
+//! Pure: what was read from the parts of the server goes in, a text comes out. Counters run from the start of the
+//! process. `endpoint` is the path of a route without the context path, so there are as many as routes; those that
+//! answered nothing yet are left out.
+//!
+//! | name | type | labels | what it says |
+//! | --- | --- | --- | --- |
+//! | `nacre_requests_total` | counter | `method`, `endpoint`, `status` | answers, by class of status (`2xx`) |
+//! | `nacre_request_duration_seconds` | histogram | `method`, `endpoint` | from the read head to the answer |
+//! | `nacre_connections` | gauge | | open connections |
+//! | `nacre_connections_accepted_total` | counter | | connections so far |
+//! | `nacre_ready` | gauge | | 1 while naming answers: what `/readyz` says |
+//! | `nacre_services` | gauge | | services, empty ones too |
+//! | `nacre_instances` | gauge | `kind` | registered instances: `ephemeral` or `persistent` |
+//! | `nacre_healthy_instances` | gauge | `kind` | those that are healthy |
+//! | `nacre_beats_total` | counter | `result` | beats: `renewed` an instance, `registered` one, met an `unknown` one |
+//! | `nacre_expired_instances_total` | counter | `step` | for want of beats turned `unhealthy`, were `removed` |
+//! | `nacre_store_up` | gauge | | 1 while persistent data can be written, 0 while writes fail |
+//! | `nacre_store_writes_total` | counter | | changes of persistent data that became durable |
+//! | `nacre_store_commits_total` | counter | | transactions of the store, one or more changes each |
+//! | `nacre_store_failures_total` | counter | | transactions that failed |
+//! | `nacre_log_lines_dropped_total` | counter | | log lines that nobody read fast enough |
+//! | `nacre_build_info` | gauge | `version` | always 1 |
+//! | `process_start_time_seconds` | gauge | | when the process started, in seconds since 1970 |
+
+use std::{fmt, time::SystemTime};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, prometheus_text},
+    metrics::MetricType,
+    registry::Registry,
+};
+
+use super::requests::{Answered, BOUNDS, CLASSES};
+
+/// `Content-Type` of the text.
+pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
+
+/// Everything that the metrics show, as it was when somebody looked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Readings {
+    /// Answers by route.
+    pub requests: Vec<Answered>,
+    /// Open connections.
+    pub connections: u64,
+    /// Connections so far.
+    pub connections_accepted: u64,
+    /// Naming answers.
+    pub ready: bool,
+    /// What is registered.
+    pub sizes: Sizes,
+    /// Beats by label of what they did.
+    pub beats: [(&'static str, u64); 3],
+    /// Instances that turned unhealthy for want of beats.
+    pub expired_unhealthy: u64,
+    /// Instances that were removed for want of beats.
+    pub expired_removed: u64,
+    /// The store.
+    pub store: StoreReadings,
+    /// Log lines that were dropped.
+    pub log_lines_dropped: u64,
+    /// When the process started.
+    pub started: SystemTime,
+}
+
+/// Counts of one kind of instances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kind {
+    /// All.
+    pub instances: u64,
+    /// Healthy ones.
+    pub healthy: u64,
+}
+
+/// What is registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Services.
+    pub services: u64,
+    /// Instances that live by beats.
+    pub ephemeral: Kind,
+    /// Instances that stay.
+    pub persistent: Kind,
+}
+
+/// The store of persistent data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreReadings {
+    /// The latest write worked.
+    pub up: bool,
+    /// Durable changes.
+    pub writes: u64,
+    /// Transactions that succeeded.
+    pub commits: u64,
+    /// Transactions that failed.
+    pub failures: u64,
+}
+
+/// The text for these readings, and for what else a collector has to say.
+#[must_use]
+pub fn text(readings: Readings, more: Option<Box<dyn Collector>>) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(readings));
+    if let Some(more) = more {
+        registry.register_collector(more);
+    }
+    let mut text = String::with_capacity(16 << 10);
+    prometheus_text::encode(&mut text, &registry).expect("writing into memory can't fail");
+    text
+}
+
+/// Labels of one line.
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+impl Collector for Readings {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(encoder);
+        self.encode_edges(&mut page)?;
+        self.encode_naming(&mut page)?;
+        self.encode_store(&mut page)?;
+        page.counter("nacre_log_lines_dropped", "Log lines nobody read fast enough", self.log_lines_dropped)?;
+        let version: Labels<'_> = &[("version", env!("CARGO_PKG_VERSION"))];
+        page.gauges("nacre_build_info", "Always 1", &[(version, 1)])?;
+        let since = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        page.gauge("process_start_time_seconds", "Seconds since 1970", since.as_secs())
+    }
+}
+
+impl Readings {
+    fn encode_edges(&self, page: &mut Page<'_>) -> fmt::Result {
+        page.requests(&self.requests)?;
+        page.durations(&self.requests)?;
+        page.gauge("nacre_connections", "Open connections", self.connections)?;
+        page.counter("nacre_connections_accepted", "Connections so far", self.connections_accepted)?;
+        page.gauge("nacre_ready", "1 while naming answers", u64::from(self.ready))
+    }
+
+    fn encode_naming(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Sizes { services, ephemeral, persistent } = self.sizes;
+        page.gauge("nacre_services", "Services, empty ones too", services)?;
+        let kinds: [Labels<'_>; 2] = [&[("kind", "ephemeral")], &[("kind", "persistent")]];
+        let both = |ephemeral: u64, persistent: u64| [(kinds[0], ephemeral), (kinds[1], persistent)];
+        let instances = both(ephemeral.instances, persistent.instances);
+        page.gauges("nacre_instances", "Registered instances", &instances)?;
+        let healthy = both(ephemeral.healthy, persistent.healthy);
+        page.gauges("nacre_healthy_instances", "Instances that are healthy", &healthy)?;
+        let beats = self.beats.map(|(result, count)| ([("result", result)], count));
+        let beats: Vec<_> = beats.iter().map(|(labels, count)| (&labels[..], *count)).collect();
+        page.counters("nacre_beats", "Beats by what they did", &beats)?;
+        let expired: [(Labels<'_>, u64); 2] = [
+            (&[("step", "unhealthy")], self.expired_unhealthy),
+            (&[("step", "removed")], self.expired_removed),
+        ];
+        page.counters("nacre_expired_instances", "Instances whose beats stayed out", &expired)
+    }
+
+    fn encode_store(&self, page: &mut Page<'_>) -> fmt::Result {
+        let StoreReadings { up, writes, commits, failures } = self.store;
+        page.gauge("nacre_store_up", "1 while persistent data can be written", u64::from(up))?;
+        page.counter("nacre_store_writes", "Changes that became durable", writes)?;
+        page.counter("nacre_store_commits", "Transactions of the store", commits)?;
+        page.counter("nacre_store_failures", "Transactions that failed", failures)
+    }
+}
+
+/// A text that is being written. Names of counters are given without their ending `_total`.
+struct Page<'a>(DescriptorEncoder<'a>);
+
+impl Page<'_> {
+    fn family(&mut self, name: &str, help: &str, kind: MetricType, write: Write<'_>) -> fmt::Result {
+        write(&mut self.0.encode_descriptor(name, help, None, kind)?)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        self.family(name, help, MetricType::Gauge, &mut |metric| metric.encode_gauge(&value))
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) -> fmt::Result {
+        self.family(name, help, MetricType::Gauge, &mut |metric| {
+            values.iter().try_for_each(|(labels, value)| metric.encode_family(labels)?.encode_gauge(value))
+        })
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        self.family(name, help, MetricType::Counter, &mut |metric| count(metric, value))
+    }
+
+    fn counters(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) -> fmt::Result {
+        self.family(name, help, MetricType::Counter, &mut |metric| {
+            values.iter().try_for_each(|(labels, value)| count(&mut metric.encode_family(labels)?, *value))
+        })
+    }
+
+    fn requests(&mut self, requests: &[Answered]) -> fmt::Result {
+        self.family("nacre_requests", "Answers by class of status", MetricType::Counter, &mut |metric| {
+            for Answered { label, by_class, .. } in requests {
+                for (class, &answers) in CLASSES.iter().zip(by_class).filter(|(_, answers)| **answers > 0) {
+                    let labels: Labels<'_> =
+                        &[("method", label.method), ("endpoint", label.endpoint), ("status", class)];
+                    count(&mut metric.encode_family(&labels)?, answers)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn durations(&mut self, requests: &[Answered]) -> fmt::Result {
+        let bounds: Vec<f64> = BOUNDS.iter().copied().chain([f64::MAX]).collect();
+        let name = "nacre_request_duration_seconds";
+        self.family(name, "From the read head to the answer", MetricType::Histogram, &mut |metric| {
+            for Answered { label, by_bucket, took, .. } in requests {
+                let labels: Labels<'_> = &[("method", label.method), ("endpoint", label.endpoint)];
+                let buckets: Vec<_> = bounds.iter().copied().zip(by_bucket.iter().copied()).collect();
+                let answers = by_bucket.iter().sum();
+                let mut line = metric.encode_family(&labels)?;
+                line.encode_histogram::<NoLabelSet>(took.as_secs_f64(), answers, &buckets, None)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+type Write<'a> = &'a mut dyn FnMut(&mut MetricEncoder<'_>) -> fmt::Result;
+
+fn count(metric: &mut MetricEncoder<'_>, value: u64) -> fmt::Result {
+    metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, time::Duration};
+
+    use super::*;
+    use crate::observe::requests::Label;
+
+    fn readings() -> Readings {
+        let list = Answered {
+            label: Label { method: "GET", endpoint: "/list" },
+            by_class: [0, 5, 0, 1, 0],
+            by_bucket: [3, 2, 0, 0, 0, 0, 0, 0, 1],
+            took: Duration::from_millis(4_500),
+        };
+        Readings {
+            requests: vec![list],
+            connections: 1,
+            connections_accepted: 2,
+            ready: true,
+            sizes: Sizes { services: 3, ephemeral: Kind { instances: 4, healthy: 2 }, ..Sizes::default() },
+            beats: [("renewed", 7), ("registered", 8), ("unknown", 9)],
+            expired_unhealthy: 10,
+            expired_removed: 11,
+            store: StoreReadings { up: false, writes: 12, commits: 13, failures: 14 },
+            log_lines_dropped: 15,
+            started: SystemTime::UNIX_EPOCH + Duration::from_secs(16),
+        }
+    }
+
+    #[test]
+    fn the_table_above_names_what_is_served() {
+        let source = include_str!("metrics.rs");
+        let documented: BTreeSet<(&str, &str)> = source
+            .lines()
+            .filter_map(|line| line.strip_prefix("//! | `"))
+            .filter_map(|row| {
+                let (name, rest) = row.split_once("` | ")?;
+                Some((name, rest.split_once(" |")?.0))
+            })
+            .collect();
+        let text = text(readings(), None);
+        let served: BTreeSet<(&str, &str)> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+        assert!(served.len() > 10);
+        assert_eq!(documented, served);
+    }
+
+    #[test]
+    fn values_stand_behind_their_labels() {
+        let text = text(readings(), None);
+        for line in [
+            r#"nacre_requests_total{method="GET",endpoint="/list",status="2xx"} 5"#,
+            r#"nacre_requests_total{method="GET",endpoint="/list",status="4xx"} 1"#,
+            r#"nacre_request_duration_seconds_sum{method="GET",endpoint="/list"} 4.5"#,
+            r#"nacre_request_duration_seconds_count{method="GET",endpoint="/list"} 6"#,
+            r#"nacre_request_duration_seconds_bucket{method="GET",endpoint="/list",le="0.0005"} 5"#,
+            r#"nacre_request_duration_seconds_bucket{method="GET",endpoint="/list",le="+Inf"} 6"#,
+            "nacre_connections 1",
+            "nacre_connections_accepted_total 2",
+            "nacre_ready 1",
+            "nacre_services 3",
+            r#"nacre_instances{kind="ephemeral"} 4"#,
+            r#"nacre_instances{kind="persistent"} 0"#,
+            r#"nacre_healthy_instances{kind="ephemeral"} 2"#,
+            r#"nacre_beats_total{result="registered"} 8"#,
+            r#"nacre_expired_instances_total{step="unhealthy"} 10"#,
+            r#"nacre_expired_instances_total{step="removed"} 11"#,
+            "nacre_store_up 0",
+            "nacre_store_writes_total 12",
+            "nacre_store_commits_total 13",
+            "nacre_store_failures_total 14",
+            "nacre_log_lines_dropped_total 15",
+            concat!("nacre_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+            "process_start_time_seconds 16",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn no_series_stands_twice() {
+        let text = text(readings(), None);
+        let series = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.rsplit_once(' '));
+        let mut seen = BTreeSet::new();
+        for name in series.map(|series| series.unwrap().0) {
+            assert!(seen.insert(name), "{name}");
+        }
+    }
+}
