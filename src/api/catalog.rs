@@ -17,10 +17,10 @@ use super::{
     reply::{self, Refusal, Reply},
     routes::Outcome,
     service::{Threshold, find},
-    whole_instance::WholeInstance,
 };
 use crate::{
     base::java,
+    distro::codec::ShownInstance,
     model::{
         Instance, Metadata, Service, State,
         cluster::HealthChecker,
@@ -284,7 +284,7 @@ fn of_cluster<'a>(state: &'a State, cluster: &str) -> impl Iterator<Item = &'a A
 
 #[derive(Serialize)]
 struct InstancePage<'a> {
-    list: Vec<WholeInstance<'a>>,
+    list: Vec<ShownInstance<'a>>,
     count: usize,
 }
 
@@ -303,7 +303,7 @@ pub fn instances(api: &Api, call: &V1Call) -> Outcome {
     };
     let end = number.saturating_mul(size).min(found.len());
     let start = number.saturating_sub(1).saturating_mul(size).min(end);
-    let list = found[start..end].iter().map(|instance| WholeInstance::of(instance, &name, &api.clock));
+    let list = found[start..end].iter().map(|instance| ShownInstance::new(instance, &name, &api.clock));
     Ok(Reply::json(&InstancePage { list: list.collect(), count: found.len() }))
 }
 
