@@ -26,6 +26,7 @@ use crate::{
         Meters,
         logs::{self, Logs},
     },
+    push::{self, Push},
     server::Server,
     stack,
 };
@@ -64,6 +65,8 @@ enum StartError {
     Store(#[from] cp::OpenError),
     #[error("the system gives no random bytes for the key of login tokens: {0}")]
     Key(io::Error),
+    #[error("no UDP socket for pushes: {0}")]
+    Push(io::Error),
     #[error("signals can't be received: {0}")]
     Signals(io::Error),
 }
@@ -90,6 +93,16 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
     let tasks = TaskTracker::new();
     let sweeps = spawn_health(&tasks, &stopped, &applied, &changes, &settings);
     let meters = Meters::new(routes::labels());
+    let push = Push::new(&settings.push);
+    let pushing = push::Sender {
+        push: push.clone(),
+        clock: clock.clone(),
+        registry: Arc::clone(&applied.registry),
+        changes,
+        switches: Arc::clone(&applied.switches),
+        socket: push::open(settings.server.address, port).map_err(StartError::Push)?,
+    };
+    tasks.spawn(pushing.run(stopped.clone()));
     let api = Arc::new(Api {
         node: Node::new(clock.wall_ms()).map_err(StartError::Key)?,
         clock,
@@ -97,6 +110,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
         switches: applied.switches,
         namespaces: applied.namespaces,
         cp: cp.clone(),
+        push,
         own_address: format!("{}:{port}", own.host).into(),
         settings: Arc::clone(&settings),
         sight: Sight { meters, sweeps, logs, stopped: stopped.clone(), started: SystemTime::now() },

@@ -22,6 +22,8 @@ pub mod health;
 pub mod model;
 /// What a person sees of the running server.
 pub mod observe;
+/// Changed lists, by UDP to who subscribed.
+pub mod push;
 /// Accepts connections and serves them.
 pub mod server;
 /// The order of the layers.

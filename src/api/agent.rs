@@ -5,6 +5,7 @@
 use http::{HeaderMap, HeaderValue, header};
 
 use super::reply::Refusal;
+use crate::{config::PushAgent, model::switches::Switches};
 
 /// A version of three numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +83,24 @@ impl<'a> Agent<'a> {
     pub fn is_at_least(self, name: &str, version: Version) -> bool {
         self.text.starts_with(name) && self.version().is_ok_and(|own| own >= version)
     }
+
+    /// Whether it understands pushes: one of those that the switches know, or of `more`, from its version on.
+    #[must_use]
+    pub fn takes_pushes(self, switches: &Switches, more: &[PushAgent]) -> bool {
+        let known = [
+            (JAVA, &switches.push_java_version),
+            ("Nacos-Go-Client", &switches.push_go_version),
+            ("Nacos-DNS", &switches.push_python_version),
+            ("Nacos-C-Client", &switches.push_c_version),
+            ("vip-client4cpp", &switches.push_c_version),
+            ("Nacos-CSharp-Client", &switches.push_csharp_version),
+        ];
+        let is_known = known.iter().any(|(name, version)| {
+            self.text.starts_with(name) && self.is_at_least(name, Version::read(version).unwrap_or_default())
+        });
+        let minimum = |agent: &PushAgent| Version(agent.minimum[0], agent.minimum[1], agent.minimum[2]);
+        is_known || more.iter().any(|agent| self.is_at_least(&agent.name, minimum(agent)))
+    }
 }
 
 fn readable(value: &HeaderValue) -> Option<&str> {
@@ -100,6 +119,40 @@ mod tests {
         assert_eq!(Version::read("1.4.2-SNAPSHOT"), Some(Version(1, 4, 2)));
         assert_eq!(Version::read("1"), None);
         assert_eq!(Version::read(""), None);
+    }
+
+    #[test]
+    fn pushes_go_to_known_agents_from_their_version_on() {
+        let switches = Switches { push_go_version: "1.1.0".into(), ..Switches::default() };
+        let more = [PushAgent { name: "My-Client".into(), minimum: [1, 2, 0] }];
+        let takes = |text| Agent { text }.takes_pushes(&switches, &more);
+        for pushed in [
+            "Nacos-Java-Client:v1.4.8",
+            "Nacos-Java-Client:v0.1.0",
+            "Nacos-Go-Client:v1.1.0",
+            "Nacos-DNS:v0.4.3",
+            "Nacos-C-Client:v1.0.12",
+            "vip-client4cpp:v1.0.12",
+            "Nacos-CSharp-Client:v1.0.0",
+            "My-Client:v1.2",
+        ] {
+            assert!(takes(pushed), "{pushed}");
+        }
+        for other in [
+            "",
+            "Nacos-Java-Client",
+            "Nacos-Java-Client:v1",
+            "nacos-java-client:v1.4.2",
+            "Nacos-Java-Client:v0.0.1",
+            "Nacos-Go-Client:v1.0.9",
+            "Nacos-DNS:v0.4.2",
+            "Nacos-C-Client:v1.0.11",
+            "Nacos-Python-Client:v1.0.0",
+            "Nacos-Server:v1.4.8",
+            "My-Client:v1.1.9",
+        ] {
+            assert!(!takes(other), "{other}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::{
     params::{self, Params},
     reply::Reply,
     routes::Outcome,
+    subscribers::Subscription,
 };
 use crate::model::list::{self, Echo, Shape};
 
@@ -26,9 +27,11 @@ pub(super) fn list_of(api: &Api, call: &V1Call, params: &Params<'_>, named: &Nam
     let env = params.optional("env").unwrap_or_default();
     let truth = |name: &str| params.optional(name).is_some_and(|word| params::is_true(&word));
     let (healthy_only, is_check) = (truth("healthyOnly"), truth("isCheck"));
-    let _udp_port = params.optional("udpPort").map_or(Ok(0), |port| params::integer(&port))?;
+    let udp_port = params.optional("udpPort").map_or(Ok(0), |port| params::integer(&port))?;
     let grouped = agent.is_modern_java()?;
-    let cache_millis = api.switches.load().default_cache_millis;
+    // Before the list is read, so that no change falls between the two.
+    let subscription = Subscription { udp_port, agent, clusters: &clusters, grouped };
+    let cache_millis = subscription.cache_millis(api, call, params, named.place());
     let Some(service) = api.registry.get(named.place()) else {
         return Ok(Reply::Json(list::unknown(&named.name, &clusters, cache_millis)));
     };

@@ -6,6 +6,7 @@ pub mod agent;
 pub mod auth;
 pub mod beat;
 pub mod body;
+pub mod caller;
 pub mod catalog;
 pub mod cluster;
 pub mod console;
@@ -20,10 +21,12 @@ pub mod node;
 pub mod observe;
 pub mod operator;
 pub mod params;
+pub mod push_state;
 pub mod raft;
 pub mod reply;
 pub mod routes;
 pub mod service;
+pub mod subscribers;
 pub mod traffic;
 pub mod typed;
 pub mod unrouted;
@@ -39,6 +42,7 @@ use crate::{
     config::Settings,
     cp,
     model::{Registry, namespaces::Namespaces, registry::Place, switches::Switchboard},
+    push::Push,
 };
 use params::Params;
 use reply::Refusal;
@@ -58,6 +62,8 @@ pub struct Api {
     pub namespaces: Arc<Namespaces>,
     /// Changes of persistent data.
     pub cp: cp::Handle,
+    /// Subscribers of pushes.
+    pub push: Push,
     /// What the operator decided at start.
     pub settings: Arc<Settings>,
     /// The address and port by which others know this node, as `ip:port`.

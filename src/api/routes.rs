@@ -12,9 +12,9 @@ use nacre_middleware::Facts;
 
 use super::{
     Api, V1Call, auth, beat, catalog, cluster, console, core, distro, health, instance, legacy, list,
-    metadata_batch, observe, operator, raft,
+    metadata_batch, observe, operator, push_state, raft,
     reply::{Refusal, Reply},
-    service, unrouted, web,
+    service, subscribers, unrouted, web,
 };
 use crate::observe::requests::Label;
 
@@ -208,6 +208,8 @@ static ROUTES: &[Route] = &[
     context(Method::GET, "/index.html", Now(web::page)),
     context(Method::GET, "/actuator", Now(web::actuator)),
     context(Method::GET, "/actuator/health", Now(web::actuator_health)),
+    naming(Method::GET, "/v1/ns/service/subscribers", Now(subscribers::list)),
+    naming(Method::GET, "/v1/ns/operator/push/state", Now(push_state::show)),
     outside(Method::GET, "/livez", Now(observe::livez)),
     outside(Method::GET, "/readyz", Now(observe::readyz)),
     outside(Method::GET, "/metrics", Stores(observe::metrics)),

@@ -28,6 +28,13 @@ pub struct Shape<'a> {
     pub grouped: bool,
 }
 
+impl Shape<'_> {
+    /// What `dom` and `serviceName` show of a grouped name.
+    fn shown<'n>(&self, name: &'n str) -> &'n str {
+        if self.grouped { name } else { service_part(name) }
+    }
+}
+
 /// What else an answer contains.
 #[derive(Clone, Copy, Debug)]
 pub struct Echo<'a> {
@@ -115,13 +122,30 @@ impl Answers {
 /// The answer of `state` of `service` to a question of this shape.
 #[must_use]
 pub fn answer(service: &Service, state: &State, shape: Shape<'_>) -> Arc<Answer> {
-    state.answers.get(shape, || make(service, state, shape, &chosen(state, shape.clusters)))
+    state.answers.get(shape, || make_whole(service, state, shape, &chosen(state, shape.clusters)))
+}
+
+/// The same answer, made anew, not kept, and in pieces: for what may be too much to hold.
+///
+/// After each host `flush` sees what is ready; it may take that away, and end it all by giving false. What is given
+/// back belongs behind what was taken away; it is nothing where `flush` ended it.
+#[must_use]
+pub fn answer_in_pieces(
+    service: &Service,
+    state: &State,
+    shape: Shape<'_>,
+    flush: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+) -> Option<Answer> {
+    let chosen = chosen(state, shape.clusters);
+    let mut head = Vec::new();
+    push_head(&mut head, service, state, shape, &chosen, flush)
+        .then(|| finish(head, service, state, shape, &chosen))
 }
 
 /// The answer for a service that is gone: as [`answer`], without a single instance.
 #[must_use]
 pub fn emptiness(service: &Service, state: &State, shape: Shape<'_>) -> Answer {
-    make(service, state, shape, &[])
+    make_whole(service, state, shape, &[])
 }
 
 /// The answer for a service that isn't there.
@@ -148,31 +172,57 @@ fn chosen<'a>(state: &'a State, clusters: &str) -> Vec<&'a Instance> {
         .collect()
 }
 
-fn make(service: &Service, state: &State, shape: Shape<'_>, chosen: &[&Instance]) -> Answer {
-    let name = &*service.key.name;
-    let shown = if shape.grouped { name } else { service_part(name) };
-    let checksum = state.checksum(name);
+fn make_whole(service: &Service, state: &State, shape: Shape<'_>, chosen: &[&Instance]) -> Answer {
     let mut head = Vec::with_capacity(128 + chosen.len() * 384);
-    let mut tail = Vec::with_capacity(64);
+    push_head(&mut head, service, state, shape, chosen, &mut |_| true);
+    finish(head, service, state, shape, chosen)
+}
+
+/// Appends what comes before `dom`; false where `flush` ended it.
+fn push_head(
+    head: &mut Vec<u8>,
+    service: &Service,
+    state: &State,
+    shape: Shape<'_>,
+    chosen: &[&Instance],
+    flush: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+) -> bool {
     if chosen.is_empty() {
         head.push(b'{');
-        tail.extend_from_slice(b"\",\"hosts\":[],\"metadata\":");
-    } else {
-        head.extend_from_slice(b"{\"hosts\":[");
-        push_hosts(&mut head, name, shown, state, shape.healthy_only, chosen);
-        head.extend_from_slice(b"],");
-        tail.extend_from_slice(b"\",\"metadata\":");
+        return true;
     }
+    head.extend_from_slice(b"{\"hosts\":[");
+    let go_on = push_hosts(head, &service.key.name, state, shape, chosen, flush);
+    head.extend_from_slice(b"],");
+    go_on
+}
+
+/// The answer whose hosts stand in `head`.
+fn finish(
+    mut head: Vec<u8>,
+    service: &Service,
+    state: &State,
+    shape: Shape<'_>,
+    chosen: &[&Instance],
+) -> Answer {
+    let name = &*service.key.name;
     head.extend_from_slice(b"\"dom\":");
-    json::push_string(&mut head, shown);
+    json::push_string(&mut head, shape.shown(name));
     head.extend_from_slice(b",\"name\":");
     json::push_string(&mut head, name);
     head.extend_from_slice(b",\"cacheMillis\":");
     head.shrink_to_fit();
     let mut middle = Vec::with_capacity(128);
+    let checksum = state.checksum(name);
     let _ = write!(middle, ",\"checksum\":\"{checksum}\",\"useSpecifiedURL\":false,\"clusters\":");
     json::push_string(&mut middle, shape.clusters);
     middle.extend_from_slice(b",\"env\":\"");
+    let mut tail = Vec::with_capacity(64);
+    tail.extend_from_slice(if chosen.is_empty() {
+        b"\",\"hosts\":[],\"metadata\":"
+    } else {
+        b"\",\"metadata\":"
+    });
     tail.extend_from_slice(state.definition.metadata.json().as_bytes());
     tail.push(b'}');
     Answer { head, middle, tail, any_instance: !chosen.is_empty() }
@@ -189,33 +239,39 @@ pub fn is_protected(healthy: usize, all: usize, threshold: f32) -> bool {
     share <= threshold
 }
 
+/// Appends the hosts with commas between; false where `flush` ended it.
 fn push_hosts(
     out: &mut Vec<u8>,
     name: &str,
-    shown: &str,
     state: &State,
-    healthy_only: bool,
+    shape: Shape<'_>,
     chosen: &[&Instance],
-) {
+    flush: &mut dyn FnMut(&mut Vec<u8>) -> bool,
+) -> bool {
     let healthy = chosen.iter().filter(|instance| instance.healthy()).count();
     let protected = is_protected(healthy, chosen.len(), state.definition.protect_threshold);
-    let mut shown_text = Vec::with_capacity(shown.len() + 2);
-    json::push_string(&mut shown_text, shown);
+    let mut shown = Vec::with_capacity(name.len() + 2);
+    json::push_string(&mut shown, shape.shown(name));
+    let mut is_first = true;
     let mut push = |instance: &Instance, healthy: bool| {
-        if instance.enabled {
-            if out.last() != Some(&b'[') {
-                out.push(b',');
-            }
-            push_host(out, instance, healthy, name, &shown_text);
+        if !instance.enabled {
+            return true;
         }
+        if !is_first {
+            out.push(b',');
+        }
+        is_first = false;
+        push_host(out, instance, healthy, name, &shown);
+        flush(out)
     };
     if protected {
-        return chosen.iter().for_each(|instance| push(instance, true));
+        return chosen.iter().all(|instance| push(instance, true));
     }
-    if !healthy_only {
-        chosen.iter().filter(|instance| !instance.healthy()).for_each(|instance| push(instance, false));
+    let mut unhealthy = chosen.iter().filter(|instance| !instance.healthy());
+    if !shape.healthy_only && !unhealthy.all(|instance| push(instance, false)) {
+        return false;
     }
-    chosen.iter().filter(|instance| instance.healthy()).for_each(|instance| push(instance, true));
+    chosen.iter().filter(|instance| instance.healthy()).all(|instance| push(instance, true))
 }
 
 fn push_host(out: &mut Vec<u8>, instance: &Instance, healthy: bool, name: &str, shown: &[u8]) {
