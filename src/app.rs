@@ -92,7 +92,6 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
     let stopped = CancellationToken::new();
     let tasks = TaskTracker::new();
     let sweeps = spawn_health(&tasks, &stopped, &applied, &changes, &settings);
-    let meters = Meters::new(routes::labels());
     let push = Push::new(&settings.push);
     let pushing = push::Sender {
         push: push.clone(),
@@ -103,6 +102,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
         socket: push::open(settings.server.address, port).map_err(StartError::Push)?,
     };
     tasks.spawn(pushing.run(stopped.clone()));
+    let meters = Meters::new(routes::labels());
     let api = Arc::new(Api {
         node: Node::new(clock.wall_ms()).map_err(StartError::Key)?,
         clock,

@@ -76,19 +76,19 @@ impl Service<V1Call> for Endpoints {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, call: V1Call) -> Self::Future {
+    fn call(&mut self, mut call: V1Call) -> Self::Future {
         let outcome = match call.facts.handler {
             Handler::Now(endpoint) => endpoint(&self.api, &call),
             Handler::Stores(endpoint) => match endpoint(&self.api, &call) {
                 Ok(Pending::Done(reply)) => Ok(reply),
                 Ok(Pending::Later(outcome)) => {
                     return Either::Right(
-                        async move { Ok(reply::respond(&call.head, outcome.await)) }.boxed(),
+                        async move { Ok(reply::respond(&mut call.head, outcome.await)) }.boxed(),
                     );
                 }
                 Err(refusal) => Err(refusal),
             },
         };
-        Either::Left(ready(Ok(reply::respond(&call.head, outcome))))
+        Either::Left(ready(Ok(reply::respond(&mut call.head, outcome))))
     }
 }

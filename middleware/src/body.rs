@@ -13,6 +13,8 @@ use http_body::{Body, Frame, SizeHint};
 #[derive(Clone, Debug, Default)]
 pub struct V1Body {
     bytes: Bytes,
+    /// Follows `bytes`.
+    rest: Bytes,
     chunked: bool,
     sent: bool,
 }
@@ -20,18 +22,35 @@ pub struct V1Body {
 impl V1Body {
     /// A body with a `Content-Length`.
     pub fn sized(bytes: impl Into<Bytes>) -> Self {
-        Self { bytes: bytes.into(), chunked: false, sent: false }
+        Self { bytes: bytes.into(), ..Self::default() }
     }
 
     /// A body without a `Content-Length`: chunked for HTTP/1.1, closed at its end for HTTP/1.0.
     pub fn chunked(bytes: impl Into<Bytes>) -> Self {
-        Self { bytes: bytes.into(), chunked: true, sent: false }
+        Self::chunked_in_two(bytes, Bytes::new())
     }
 
-    /// The bytes.
+    /// As [`V1Body::chunked`], of two pieces that needn't be copied together.
+    pub fn chunked_in_two(bytes: impl Into<Bytes>, rest: impl Into<Bytes>) -> Self {
+        Self { bytes: bytes.into(), rest: rest.into(), chunked: true, sent: false }
+    }
+
+    /// The bytes; of a body in two pieces, the first.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// How many bytes it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len() + self.rest.len()
+    }
+
+    /// No byte at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
@@ -43,19 +62,53 @@ impl Body for V1Body {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.sent || self.bytes.is_empty() {
+        if self.is_empty() {
             return Poll::Ready(None);
         }
         self.sent = true;
-        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.bytes)))))
+        let following = std::mem::take(&mut self.rest);
+        let piece = std::mem::replace(&mut self.bytes, following);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
         // A chunked body that said it is over before its first frame would be sent as a sized one.
-        self.bytes.is_empty() && (self.sent || !self.chunked)
+        self.is_empty() && (self.sent || !self.chunked)
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.chunked { SizeHint::new() } else { SizeHint::with_exact(self.bytes.len() as u64) }
+        if self.chunked { SizeHint::new() } else { SizeHint::with_exact(self.len() as u64) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// The frames that a body sends, and whether it says before each that it is over.
+    async fn frames(mut body: V1Body) -> Vec<(bool, Bytes)> {
+        let mut frames = Vec::new();
+        loop {
+            let over = body.is_end_stream();
+            let Some(frame) = body.frame().await else { return frames };
+            frames.push((over, frame.unwrap().into_data().unwrap()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_in_two_pieces_sends_one_after_the_other() {
+        let body = V1Body::chunked_in_two("ab", "c");
+        assert_eq!((body.len(), body.size_hint().exact()), (3, None));
+        assert_eq!(frames(body).await, [(false, "ab".into()), (false, "c".into())]);
+        assert_eq!(frames(V1Body::chunked("ab")).await, [(false, "ab".into())]);
+    }
+
+    #[tokio::test]
+    async fn an_empty_chunked_body_is_not_over_before_it_is_asked() {
+        assert!(!V1Body::chunked("").is_end_stream());
+        assert!(V1Body::sized("").is_end_stream());
+        assert_eq!(frames(V1Body::chunked("")).await, []);
     }
 }

@@ -139,7 +139,7 @@ impl Dress {
 
 /// The statuses after which the reference closes a connection.
 fn ends_connection(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 400 | 408 | 411 | 413 | 414 | 500 | 501 | 503)
+    matches!(status.as_u16(), 400 | 408 | 411 | 413 | 414 | 417 | 500 | 501 | 503)
 }
 
 /// Three lines, as the reference writes them.

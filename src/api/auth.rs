@@ -82,7 +82,7 @@ pub fn login(api: &Api, call: &V1Call) -> Outcome {
         .map_err(|error| Refusal::failed(format_args!("the token can not be sent: {error}")))?;
     let login =
         Login { access_token: &token, token_ttl: TOKEN_TTL_SECONDS, global_admin: true, username: name };
-    let mut response = reply::respond(&call.head, Ok(Reply::json(&login)));
+    let mut response = reply::json_response(&call.head, &login);
     response.headers_mut().insert(header::AUTHORIZATION, bearer);
     Ok(Reply::Whole(Box::new(response)))
 }

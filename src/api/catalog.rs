@@ -324,7 +324,7 @@ struct ClusterCheckTimes<'a> {
     normalized: i64,
 }
 
-/// What the reference takes as the usual time of a check before there was one: a draw from 0 to 7 seconds.
+/// What stands for the usual time of a check before there was one; the reference draws from 2 to 7 seconds.
 const UNCHECKED_NORMALIZED_MS: i64 = 2_000;
 
 /// GET rt/service: how long the checks of each cluster take.

@@ -40,5 +40,6 @@ pub(super) fn list_of(api: &Api, call: &V1Call, params: &Params<'_>, named: &Nam
     if is_check && answer.any_instance {
         return Ok(Reply::fixed("{}"));
     }
-    Ok(Reply::Json(answer.to_bytes(Echo { cache_millis, wall_ms: api.clock.wall_ms(), env: &env })))
+    let (bytes, rest) = answer.to_pieces(Echo { cache_millis, wall_ms: api.clock.wall_ms(), env: &env });
+    Ok(Reply::JsonInTwo(bytes, rest))
 }

@@ -22,7 +22,7 @@ const MOST_PARAMETERS: usize = 1_000;
 /// The decoded parameters of one request.
 #[derive(Debug)]
 pub struct Params<'a> {
-    pairs: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 12]>,
+    pairs: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 16]>,
     charset: Option<&'static Encoding>,
 }
 

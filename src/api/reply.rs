@@ -6,7 +6,7 @@
 use std::{borrow::Cow, fmt};
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
 use nacre_middleware::{V1Body, V1Response};
 use serde::Serialize;
 
@@ -122,6 +122,8 @@ pub enum Reply {
     Text(Cow<'static, str>),
     /// 200 with a JSON text.
     Json(Bytes),
+    /// 200 with a JSON text in two pieces, the first of which may be shared with other answers.
+    JsonInTwo(Bytes, Bytes),
     /// An answer that is like no other.
     Whole(Box<V1Response>),
 }
@@ -143,15 +145,58 @@ impl Reply {
     }
 }
 
-/// The answer to a request with this head.
+/// The answer to a request with this head, whose headers are used up: the answer's take their place in memory.
 #[must_use]
-pub fn respond(head: &Parts, outcome: Result<Reply, Refusal>) -> V1Response {
-    match outcome {
-        Ok(Reply::Text(text)) => text_response(head, StatusCode::OK, into_bytes(text)),
-        Ok(Reply::Json(json)) => json_response(head, json),
-        Ok(Reply::Whole(response)) => *response,
-        Err(Refusal { status, text }) => text_response(head, status, format!("caused: {text};").into()),
+pub fn respond(head: &mut Parts, outcome: Result<Reply, Refusal>) -> V1Response {
+    let (status, media_type, body) = match outcome {
+        Ok(Reply::Text(text)) => (StatusCode::OK, text_type(accept(head)), V1Body::sized(into_bytes(text))),
+        Ok(Reply::Json(json)) => negotiated(head, V1Body::chunked(json)),
+        Ok(Reply::JsonInTwo(json, rest)) => negotiated(head, V1Body::chunked_in_two(json, rest)),
+        Ok(Reply::Whole(response)) => return *response,
+        Err(Refusal { status, text }) => {
+            (status, text_type(accept(head)), V1Body::sized(format!("caused: {text};")))
+        }
+    };
+    // The connection takes the map of an answer for its next request, so no request after the first allocates one.
+    let mut headers = std::mem::take(&mut head.headers);
+    headers.clear();
+    finish(headers, status, media_type, body)
+}
+
+/// A JSON answer that is given more headers before it leaves.
+#[must_use]
+pub fn json_response(head: &Parts, value: &impl Serialize) -> V1Response {
+    let (status, media_type, body) = negotiated(head, V1Body::chunked(json::to_bytes(value)));
+    finish(HeaderMap::new(), status, media_type, body)
+}
+
+/// Status, media type and body of a JSON answer, or the refusal where the client takes no JSON.
+fn negotiated(head: &Parts, json: V1Body) -> (StatusCode, Option<HeaderValue>, V1Body) {
+    match json_type(accept(head)) {
+        JsonType::Is(media_type) => (StatusCode::OK, Some(media_type), json),
+        JsonType::Unacceptable => {
+            let text = "caused: Could not find acceptable representation;";
+            (StatusCode::INTERNAL_SERVER_ERROR, text_type(accept(head)), V1Body::sized(text))
+        }
     }
+}
+
+/// An answer with these headers; one without media type is an empty 500: nothing that the client takes can be said.
+fn finish(
+    headers: HeaderMap,
+    status: StatusCode,
+    media_type: Option<HeaderValue>,
+    body: V1Body,
+) -> V1Response {
+    let mut response = Response::new(V1Body::default());
+    *response.headers_mut() = headers;
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    if let Some(media_type) = media_type {
+        *response.body_mut() = body;
+        *response.status_mut() = status;
+        response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+    }
+    response
 }
 
 fn into_bytes(text: Cow<'static, str>) -> Bytes {
@@ -164,20 +209,7 @@ fn into_bytes(text: Cow<'static, str>) -> Bytes {
 /// A text with the media type that the client asks for.
 #[must_use]
 pub fn text_response(head: &Parts, status: StatusCode, text: Bytes) -> V1Response {
-    match text_type(accept(head)) {
-        Some(media_type) => typed_response(status, media_type, V1Body::sized(text)),
-        None => empty(StatusCode::INTERNAL_SERVER_ERROR),
-    }
-}
-
-fn json_response(head: &Parts, json: Bytes) -> V1Response {
-    match json_type(accept(head)) {
-        JsonType::Is(media_type) => typed_response(StatusCode::OK, media_type, V1Body::chunked(json)),
-        JsonType::Unacceptable => {
-            let text = "caused: Could not find acceptable representation;";
-            text_response(head, StatusCode::INTERNAL_SERVER_ERROR, Bytes::from_static(text.as_bytes()))
-        }
-    }
+    finish(HeaderMap::new(), status, text_type(accept(head)), V1Body::sized(text))
 }
 
 /// An answer with this media type.

@@ -53,6 +53,14 @@ pub fn push_escaped(out: &mut Vec<u8>, text: &str) {
     }
 }
 
+/// How many bytes a whole number takes.
+#[must_use]
+pub fn digits(number: impl Into<i128>) -> usize {
+    let number: i128 = number.into();
+    let sign = usize::from(number < 0);
+    sign + number.unsigned_abs().checked_ilog10().map_or(1, |digits| digits as usize + 1)
+}
+
 struct Jackson;
 
 impl Formatter for Jackson {
@@ -104,6 +112,13 @@ mod tests {
         push_string(&mut out, text);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         assert_eq!(String::from_utf8(to_bytes(&text)).unwrap(), expected);
+    }
+
+    #[test]
+    fn digits_are_counted() {
+        for number in [0, 1, 9, 10, -1, -10, 3000, i64::MAX, i64::MIN] {
+            assert_eq!(digits(number), number.to_string().len());
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::expiry::{Verdict, judge};
 use crate::{
     base::clock::{Clock, Millis},
-    model::{Registry, Service, change::Changes},
+    model::{Instance, Registry, Service, State, change::Changes, list::is_protected},
 };
 
 /// Time between two looks at a service.
@@ -117,7 +117,7 @@ impl Sweeper {
 
     fn sweep(&self, service: &Arc<Service>, now: Millis) {
         let state = service.state();
-        let verdict = |instance: &crate::model::Instance| match judge(instance, now) {
+        let verdict = |instance: &Instance| match judge(instance, now) {
             Verdict::Gone if !self.may_remove && instance.healthy() => Verdict::Unhealthy,
             Verdict::Gone if !self.may_remove => Verdict::Stays,
             verdict => verdict,
@@ -131,10 +131,13 @@ impl Sweeper {
             }
         }
         if unhealthy > 0 {
-            let silent = |instance: &crate::model::Instance| {
-                instance.ephemeral && verdict(instance) == Verdict::Unhealthy
-            };
-            self.registry.set_health(service, |instance| silent(instance).then_some(false));
+            let silent = |instance: &Instance| instance.ephemeral && verdict(instance) == Verdict::Unhealthy;
+            if looks_the_same(&state, silent) {
+                // No list shows a difference, so nobody is told.
+                let _ = service.set_health(|instance| silent(instance).then_some(false));
+            } else {
+                self.registry.set_health(service, |instance| silent(instance).then_some(false));
+            }
             tracing::info!(service = %service.key, count = unhealthy, "instances turned unhealthy: no beat");
         }
         if !gone.is_empty() {
@@ -146,6 +149,13 @@ impl Sweeper {
         self.stats.unhealthy.fetch_add(unhealthy, Ordering::Relaxed);
         service.refresh_checksum();
     }
+}
+
+/// Whether every list looks the same after the `silent` ones have turned unhealthy: when all were healthy and none
+/// is then, protection shows all of them as healthy still.
+fn looks_the_same(state: &State, silent: impl Fn(&Instance) -> bool) -> bool {
+    is_protected(0, state.len(), state.definition.protect_threshold)
+        && state.instances().all(|instance| instance.healthy() && silent(instance))
 }
 
 /// Counts all silence from `now` on.
@@ -188,6 +198,30 @@ mod tests {
         assert_eq!(swept(&sweeper), [false, false, false]);
         clock.advance(10_001);
         assert_eq!(swept(&sweeper), [false; 0]);
+    }
+
+    #[test]
+    fn only_a_silence_that_a_list_shows_is_reported() {
+        let clock = Clock::set(0);
+        let sweeper = sweeper(&clock);
+        let register = |ip| {
+            sweeper.registry.register(PLACE, &Description::new(ip, 80, "DEFAULT"), clock.now()).unwrap();
+            sweeper.registry.get(PLACE).unwrap()
+        };
+        let service = register("10.0.0.1");
+        assert!(service.is_announced());
+        // As the push does when it takes the report.
+        service.announced.store(false, Ordering::Relaxed);
+        clock.advance(20_000);
+        assert_eq!(swept(&sweeper), [false]);
+        assert!(!service.is_announced(), "the only instance is shown as healthy still");
+        register("10.0.0.2");
+        service.announced.store(false, Ordering::Relaxed);
+        clock.advance(5_000);
+        service.beat(&Description::new("10.0.0.1", 80, "DEFAULT").key, clock.now());
+        clock.advance(11_000);
+        assert_eq!(swept(&sweeper), [false, false]);
+        assert!(service.is_announced(), "the first one was shown as unhealthy before");
     }
 
     #[test]

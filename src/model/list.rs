@@ -17,6 +17,9 @@ use crate::base::{java, json};
 /// How many shapes of questions are kept for one revision; further ones are answered anew each time.
 const KEPT_SHAPES: usize = 8;
 
+/// From this size on sharing costs less than copying.
+const SHARED_FROM_BYTES: usize = 16 << 10;
+
 /// What decides the cached part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape<'a> {
@@ -63,14 +66,45 @@ impl Answer {
     /// The answer's JSON text.
     #[must_use]
     pub fn to_bytes(&self, echo: Echo<'_>) -> Bytes {
-        let size = self.head.len() + self.middle.len() + self.tail.len() + echo.env.len() + 64;
-        let mut out = Vec::with_capacity(size);
+        let mut out = Vec::with_capacity(self.head.len() + self.rest_size(echo));
         out.extend_from_slice(&self.head);
+        self.push_rest(&mut out, echo);
+        out.into()
+    }
+
+    /// The answer's JSON text in two pieces: a long list is not copied, its bytes are shared by all answers of this
+    /// revision; a short one is the first piece as a whole.
+    #[must_use]
+    pub fn to_pieces(self: &Arc<Self>, echo: Echo<'_>) -> (Bytes, Bytes) {
+        if self.head.len() < SHARED_FROM_BYTES {
+            return (self.to_bytes(echo), Bytes::new());
+        }
+        let mut rest = Vec::with_capacity(self.rest_size(echo));
+        self.push_rest(&mut rest, echo);
+        (Bytes::from_owner(Head(Arc::clone(self))), rest.into())
+    }
+
+    fn push_rest(&self, out: &mut Vec<u8>, echo: Echo<'_>) {
         let _ = write!(out, "{},\"lastRefTime\":{}", echo.cache_millis, echo.wall_ms);
         out.extend_from_slice(&self.middle);
-        json::push_escaped(&mut out, echo.env);
+        json::push_escaped(out, echo.env);
         out.extend_from_slice(&self.tail);
-        out.into()
+    }
+
+    /// Exactly, but for an `env` with escapes: bytes with room to spare would cost another allocation.
+    fn rest_size(&self, echo: Echo<'_>) -> usize {
+        let numbers =
+            json::digits(echo.cache_millis) + ",\"lastRefTime\":".len() + json::digits(echo.wall_ms);
+        numbers + self.middle.len() + echo.env.len() + self.tail.len()
+    }
+}
+
+/// The first piece of an answer.
+struct Head(Arc<Answer>);
+
+impl AsRef<[u8]> for Head {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.head
     }
 }
 
@@ -95,26 +129,26 @@ impl Kept {
 
 impl Answers {
     fn get(&self, shape: Shape<'_>, make: impl FnOnce() -> Answer) -> Arc<Answer> {
+        let mut make = Some(make);
         let mut slot = self;
         for _ in 0..KEPT_SHAPES {
-            let Some(kept) = slot.0.get() else {
-                let answer = Arc::new(make());
-                let kept = Kept {
+            // Readers that come meanwhile wait: making the same long list many times over would take longer.
+            let kept = slot.0.get_or_init(|| {
+                let answer = make.take().map(|make| Arc::new(make())).expect("a slot is filled only once");
+                Box::new(Kept {
                     clusters: shape.clusters.into(),
                     healthy_only: shape.healthy_only,
                     grouped: shape.grouped,
-                    answer: Arc::clone(&answer),
+                    answer,
                     next: Self::default(),
-                };
-                // Where another reader was faster, this answer serves just this question.
-                let _ = slot.0.set(Box::new(kept));
-                return answer;
-            };
+                })
+            });
             if kept.shape() == shape {
                 return Arc::clone(&kept.answer);
             }
             slot = &kept.next;
         }
+        let make = make.expect("what was made here has been returned");
         Arc::new(make())
     }
 }

@@ -139,7 +139,8 @@ pub struct Service {
     state: ArcSwap<State>,
     /// The order of writes; holds whether the service has been removed.
     removed: Mutex<bool>,
-    pub(super) announced: AtomicBool,
+    /// A report about it is waiting to be taken.
+    pub(crate) announced: AtomicBool,
 }
 
 /// The service was removed between finding it and writing to it; look again.

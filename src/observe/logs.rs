@@ -86,10 +86,8 @@ pub enum LevelError {
 /// # Errors
 /// No thread can be started, or something else in the process logs already.
 pub fn start(settings: &LogSettings, access: bool, notices: &[Notice]) -> io::Result<Logs> {
-    let lines = Lines::to(io::stderr())?;
-    let (levels, filter) = Levels::new(settings.level.into(), access);
-    let layer = layer(settings.format, takes_colours(), lines.clone());
-    tracing_subscriber::registry().with(filter).with(layer).try_init().map_err(io::Error::other)?;
+    let (logs, subscriber) = prepare(settings, access)?;
+    subscriber.try_init().map_err(io::Error::other)?;
     std::panic::set_hook(Box::new(note_panic));
     for notice in notices {
         match notice.severity {
@@ -97,7 +95,22 @@ pub fn start(settings: &LogSettings, access: bool, notices: &[Notice]) -> io::Re
             Severity::Info => tracing::info!("{}", notice.text),
         }
     }
-    Ok(Logs { lines, levels })
+    Ok(logs)
+}
+
+/// Logging as the settings say, before it is the process's own.
+///
+/// # Errors
+/// No thread can be started.
+pub fn prepare(
+    settings: &LogSettings,
+    access: bool,
+) -> io::Result<(Logs, impl tracing::Subscriber + Send + Sync + 'static)> {
+    let lines = Lines::to(io::stderr())?;
+    let (levels, filter) = Levels::new(settings.level.into(), access);
+    let layer = layer(settings.format, takes_colours(), lines.clone());
+    let subscriber = tracing_subscriber::registry().with(filter).with(layer);
+    Ok((Logs { lines, levels }, subscriber))
 }
 
 impl Logs {

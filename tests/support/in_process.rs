@@ -1,0 +1,136 @@
+//! A node without sockets: requests go straight into the stack of layers.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::SystemTime};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::{HeaderMap, Request};
+use http_body_util::Full;
+use nacre::{
+    api::{
+        Api, node,
+        observe::Sight,
+        routes::{self, Row, Table},
+    },
+    base::clock::Clock,
+    config::Settings,
+    cp::{self, Applied},
+    model::{Registry, change::Changes},
+    observe::{Meters, logs},
+    push::Push,
+    stack,
+};
+use nacre_middleware::{
+    V1Response,
+    collect::{Limits, Routed},
+};
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+/// What a request consists of here.
+pub type Sent = Request<Full<Bytes>>;
+
+/// A node with a set clock and a store of its own.
+pub struct Node<S> {
+    /// All services.
+    pub registry: Arc<Registry>,
+    /// Stands still until it is told.
+    pub clock: Clock,
+    /// Of the last answer: what a connection takes for its next request.
+    pub spare: HeaderMap,
+    table: Table,
+    service: S,
+    _folder: tempfile::TempDir,
+}
+
+/// Starts one.
+pub fn start() -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible>> {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { data_dir: folder.path().to_owned(), ..Settings::default() };
+    let (clock, changes) = (Clock::set(1_796_000_000_000), Arc::new(Changes::default()));
+    let registry = Arc::new(Registry::new(changes, settings.naming.max_name_bytes));
+    let applied = Applied {
+        registry: Arc::clone(&registry),
+        switches: Arc::default(),
+        namespaces: Arc::default(),
+        clock: clock.clone(),
+    };
+    let limits =
+        Limits { max_body_bytes: settings.http.max_body_bytes, body_timeout: settings.http.body_timeout };
+    let meters = Meters::new(routes::labels());
+    let logs = Arc::new(logs::prepare(&settings.log, false).unwrap().0);
+    let api = Arc::new(Api {
+        node: node::Node::new(clock.wall_ms()).unwrap(),
+        push: Push::new(&settings.push),
+        sight: Sight {
+            meters,
+            sweeps: Arc::default(),
+            logs,
+            stopped: CancellationToken::new(),
+            started: SystemTime::now(),
+        },
+        clock: clock.clone(),
+        registry: Arc::clone(&registry),
+        switches: Arc::clone(&applied.switches),
+        namespaces: Arc::clone(&applied.namespaces),
+        cp: cp::Handle::open(&settings.data_dir, applied).unwrap(),
+        own_address: "127.0.0.1:8848".into(),
+        settings: Arc::new(settings),
+    });
+    let (table, service) = (Table::new("/nacos"), stack::v1(api, limits));
+    Node { registry, clock, spare: HeaderMap::new(), table, service, _folder: folder }
+}
+
+impl<S> Node<S>
+where
+    S: Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible>,
+{
+    /// A request as a connection hands it over: in the map that the last answer left.
+    pub fn request(&mut self, method: &str, target: &str, headers: &[(&'static str, &'static str)]) -> Sent {
+        let mut request =
+            Request::builder().method(method).uri(format!("/nacos{target}")).body(Full::default()).unwrap();
+        let mut map = std::mem::take(&mut self.spare);
+        map.reserve(8);
+        for (name, value) in [("host", "test")].iter().chain(headers) {
+            map.insert(*name, value.parse().unwrap());
+        }
+        *request.headers_mut() = map;
+        request
+    }
+
+    /// The answer; must be called within a runtime where a body comes or something is stored.
+    pub async fn send(&mut self, request: Sent) -> V1Response {
+        let (facts, peer) = (self.table.find(&request), SocketAddr::from(([127, 0, 0, 1], 50_000)));
+        match self.service.call(Routed { request, peer, facts }).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    /// The answer of an entry that answers at once.
+    pub fn send_now(&mut self, request: Sent) -> V1Response {
+        self.send(request).now_or_never().expect("this entry answers at once")
+    }
+
+    /// Sends a request without further headers; gives status and text of the answer.
+    pub async fn ask(&mut self, method: &str, target: &str) -> (u16, String) {
+        let request = self.request(method, target, &[]);
+        read(self.send(request).await).await
+    }
+
+    /// Sends a form.
+    pub async fn ask_with_form(&mut self, method: &str, target: &str, form: &str) -> (u16, String) {
+        let mut request =
+            self.request(method, target, &[("content-type", "application/x-www-form-urlencoded")]);
+        *request.body_mut() = Full::from(form.to_owned());
+        read(self.send(request).await).await
+    }
+}
+
+/// Status and text of an answer.
+pub async fn read(response: V1Response) -> (u16, String) {
+    use http_body_util::BodyExt as _;
+    let status = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(bytes.to_vec()).unwrap())
+}
