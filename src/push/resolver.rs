@@ -137,7 +137,8 @@ pub(super) fn system(host: &str) -> io::Result<Vec<IpAddr>> {
 ///
 /// Those who missed a packet meanwhile are given to `missed`; where that is full they wait for the next change.
 pub(super) async fn run(push: Push, clock: Clock, lookup: Lookup, missed: mpsc::Sender<Arc<Subscriber>>) {
-    let Some(mut names) = push.0.waiting_names.lock().take() else { return };
+    let names = push.0.waiting_names.lock().take();
+    let mut names = names.expect("one task runs with a handle, so nobody took this before");
     let threads = Arc::new(Semaphore::new(MOST_LOOKUPS));
     let mut lookups = FuturesUnordered::new();
     let mut under_way: HashMap<Box<str>, Vec<Arc<Subscriber>>> = HashMap::new();
