@@ -71,7 +71,7 @@ pub fn accept(registry: &Registry, data: Data, clock: &Clock) -> Result<(), Acce
             Key::Broken => return Err(AcceptError::Key(key.clone())),
             Key::List(place) => place,
         };
-        let own_key = own_key.as_deref().ok_or_else(|| AcceptError::NoKey(key.clone()))?;
+        let own_key = own_key.as_deref().ok_or_else(|| AcceptError::NoKey(key::shown(key).into()))?;
         check_service(registry, made)?;
         let target = match key::read(own_key) {
             Key::List(place) if place == made || registry.get(place).is_some() => Some(place),
@@ -83,7 +83,7 @@ pub fn accept(registry: &Registry, data: Data, clock: &Clock) -> Result<(), Acce
             for wire in list.instance_list.unwrap_or_default() {
                 let wire = wire.ok_or(FieldError::Missing("fields"));
                 let instance = wire.and_then(|Object(wire)| wire.into_instance(place.name, clock));
-                instances.push(instance.map_err(|error| AcceptError::Field(key.clone(), error))?);
+                instances.push(instance.map_err(|error| AcceptError::Field(key::shown(key).into(), error))?);
             }
             check_clusters(registry, place, &instances)?;
             replaced = Some((place, instances));
