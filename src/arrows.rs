@@ -8,11 +8,11 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("config", &[]),
     ("model", &[]),
     ("observe", &[]),
-    ("cp", &["model"]),
     ("distro", &["model"]),
+    ("cp", &["model"]),
     ("health", &["model", "cp"]),
     ("push", &["model"]),
-    ("api", &["model", "cp", "distro", "health", "push", "observe"]),
+    ("api", &["model", "distro", "cp", "health", "push", "observe"]),
     ("stack", &["api", "observe", "health"]),
 ];
 

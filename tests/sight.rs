@@ -189,8 +189,13 @@ fn a_level_can_be_changed_at_run_time() {
 fn a_node_that_an_operator_took_down_is_not_ready() {
     let server = Server::start();
     let set = |status: &str| {
-        let path = format!("/v1/ns/operator/switches?entry=overriddenServerStatus&value={status}");
-        assert_eq!(call(server.url(), "PUT", &path).unwrap(), (200, "ok".into()));
+        // A node that takes no writes takes them from its peers, this one too.
+        let head = format!(
+            "PUT /nacos/v1/ns/operator/switches?entry=overriddenServerStatus&value={status} HTTP/1.1\r\n\
+             Host: test\r\nUser-Agent: Nacos-Server:v1.4.8\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+        let answer = exchange(authority(server.url()), head.as_bytes()).unwrap();
+        assert_eq!(body(&String::from_utf8(answer).unwrap()), "ok");
     };
     set("READ_ONLY");
     let answer = get(server.url(), "/readyz");

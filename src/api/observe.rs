@@ -5,7 +5,7 @@
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use futures_util::future::FutureExt as _;
@@ -27,10 +27,11 @@ use crate::{
         Meters,
         beats::Effect,
         logs::Logs,
-        metrics::{self, Kind, Readings, Sizes, StoreReadings},
+        metrics::{self, Kind, PushEvents, PushReadings, Readings, Sizes, StoreReadings},
         nacos_monitor::NacosMonitor,
         ready::{self, Naming, Parts, State},
     },
+    push::Push,
 };
 
 /// What is only there to be looked at.
@@ -75,21 +76,25 @@ pub fn metrics(api: &Api, _: &V1Call) -> Result<Pending, Refusal> {
 
 /// GET: the same with the gauges of 1.x beside it, under their media type.
 pub fn prometheus(api: &Api, _: &V1Call) -> Result<Pending, Refusal> {
-    Ok(page(api, "text/plain;version=0.0.4;charset=utf-8", |sizes| {
-        Some(Box::new(NacosMonitor { sizes, ..NacosMonitor::default() }))
+    Ok(page(api, "text/plain;version=0.0.4;charset=utf-8", |readings| {
+        Some(Box::new(NacosMonitor { sizes: readings.sizes, push: readings.push }))
     }))
 }
+
+/// Gives what stands behind our own metrics.
+type More = fn(&Readings) -> Option<Box<dyn Collector>>;
 
 /// A page of metrics; whoever asks while another page is being made waits for it.
 ///
 /// Counting what is registered looks at every instance, so it's done beside the threads that answer requests.
-fn page(api: &Api, media_type: &'static str, more: fn(Sizes) -> Option<Box<dyn Collector>>) -> Pending {
+fn page(api: &Api, media_type: &'static str, more: More) -> Pending {
     let (registry, readings, meters) = (Arc::clone(&api.registry), readings(api), api.sight.meters);
     let made = async move {
         let _alone = meters.reading.lock().await;
         let made = tokio::task::spawn_blocking(move || {
-            let sizes = sizes(&registry);
-            metrics::text(Readings { sizes, ..readings }, more(sizes))
+            let readings = Readings { sizes: sizes(&registry), ..readings };
+            let more = more(&readings);
+            metrics::text(readings, more)
         });
         let text = made.await.map_err(|_| Refusal::failed("the metrics can not be read"))?;
         Ok(plain(StatusCode::OK, media_type, text))
@@ -129,9 +134,32 @@ fn readings(api: &Api) -> Readings {
         beats: Effect::ALL.map(|effect| (effect.label(), meters.beats.count(effect))),
         expired_unhealthy: sweeps.unhealthy.load(Relaxed),
         expired_removed: sweeps.removed.load(Relaxed),
+        push: push_readings(&api.push),
         store: StoreReadings { up: parts.store == State::Up, writes: jobs, commits, failures },
         log_lines_dropped: logs.dropped(),
         started: *started,
+    }
+}
+
+fn push_readings(push: &Push) -> PushReadings {
+    let stats = push.stats();
+    PushReadings {
+        subscribers: push.subscriber_count() as u64,
+        waiting: push.waiting_count() as u64,
+        events: PushEvents {
+            sent: stats.sent.get(),
+            resent: stats.resent.get(),
+            acked: stats.acked.get(),
+            failed: stats.failed.get(),
+            unsendable: stats.unsendable.get(),
+            sent_once: stats.sent_once.get(),
+            too_large: stats.too_large.get(),
+            strange_ack: stats.strange_acks.get(),
+            refused: stats.refused.get(),
+            unresolved: stats.unresolved.get(),
+        },
+        ack_time: Duration::from_millis(stats.acked_ms.get()),
+        slowest_ack: Duration::from_millis(stats.slowest_ack_ms.get()),
     }
 }
 

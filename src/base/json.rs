@@ -78,6 +78,16 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
+/// Appends a whole number.
+pub fn push_number(out: &mut Vec<u8>, number: impl Into<i64>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number.into()).as_bytes());
+}
+
+/// Appends `true` or `false`.
+pub fn push_truth(out: &mut Vec<u8>, truth: bool) {
+    out.extend_from_slice(if truth { b"true" } else { b"false" });
+}
+
 /// How many bytes a whole number takes.
 #[must_use]
 pub fn digits(number: impl Into<i128>) -> usize {
@@ -151,9 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_counted() {
+    fn whole_numbers_are_written_and_counted() {
         for number in [0, 1, 9, 10, -1, -10, 3000, i64::MAX, i64::MIN] {
             assert_eq!(digits(number), number.to_string().len());
+            let mut out = Vec::new();
+            push_number(&mut out, number);
+            assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
         }
     }
 

@@ -16,6 +16,11 @@
 //! | `nacre_healthy_instances` | gauge | `kind` | those that are healthy |
 //! | `nacre_beats_total` | counter | `result` | beats: `renewed` an instance, `registered` one, met an `unknown` one |
 //! | `nacre_expired_instances_total` | counter | `step` | for want of beats turned `unhealthy`, were `removed` |
+//! | `nacre_push_subscribers` | gauge | | clients that get pushes |
+//! | `nacre_push_waiting` | gauge | | packets that wait for their acknowledgement |
+//! | `nacre_push_events_total` | counter | `event` | packets: `sent`, `resent`, `acked`, `failed` (nobody acknowledged it), `unsendable`, `sent_once` (too many waited for it to be sent again); lists `too_large` for a packet; datagrams that were a `strange_ack`; subscriptions `refused`; host names `unresolved` |
+//! | `nacre_push_ack_seconds_total` | counter | | from sending to acknowledgement, of all acknowledged packets together |
+//! | `nacre_push_slowest_ack_seconds` | gauge | | the longest of these |
 //! | `nacre_store_up` | gauge | | 1 while persistent data can be written, 0 while writes fail |
 //! | `nacre_store_writes_total` | counter | | changes of persistent data that became durable |
 //! | `nacre_store_commits_total` | counter | | transactions of the store, one or more changes each |
@@ -24,11 +29,16 @@
 //! | `nacre_build_info` | gauge | `version` | always 1 |
 //! | `process_start_time_seconds` | gauge | | when the process started, in seconds since 1970 |
 
-use std::{fmt, time::SystemTime};
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, prometheus_text},
+    encoding::{
+        DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet, prometheus_text,
+    },
     metrics::MetricType,
     registry::Registry,
 };
@@ -57,6 +67,8 @@ pub struct Readings {
     pub expired_unhealthy: u64,
     /// Instances that were removed for want of beats.
     pub expired_removed: u64,
+    /// Pushes.
+    pub push: PushReadings,
     /// The store.
     pub store: StoreReadings,
     /// Log lines that were dropped.
@@ -83,6 +95,54 @@ pub struct Sizes {
     pub ephemeral: Kind,
     /// Instances that stay.
     pub persistent: Kind,
+}
+
+/// Pushes of changed lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PushReadings {
+    /// Clients that get them.
+    pub subscribers: u64,
+    /// Packets that wait for their acknowledgement.
+    pub waiting: u64,
+    /// Counts by event.
+    pub events: PushEvents,
+    /// From sending to acknowledgement, of all acknowledged packets together.
+    pub ack_time: Duration,
+    /// The longest of these.
+    pub slowest_ack: Duration,
+}
+
+/// Counts of what happened to pushes; the table above says what each means.
+#[expect(missing_docs, reason = "each is its label")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PushEvents {
+    pub sent: u64,
+    pub resent: u64,
+    pub acked: u64,
+    pub failed: u64,
+    pub unsendable: u64,
+    pub sent_once: u64,
+    pub too_large: u64,
+    pub strange_ack: u64,
+    pub refused: u64,
+    pub unresolved: u64,
+}
+
+impl PushEvents {
+    fn by_label(self) -> [(&'static str, u64); 10] {
+        [
+            ("sent", self.sent),
+            ("resent", self.resent),
+            ("acked", self.acked),
+            ("failed", self.failed),
+            ("unsendable", self.unsendable),
+            ("sent_once", self.sent_once),
+            ("too_large", self.too_large),
+            ("strange_ack", self.strange_ack),
+            ("refused", self.refused),
+            ("unresolved", self.unresolved),
+        ]
+    }
 }
 
 /// The store of persistent data.
@@ -119,6 +179,7 @@ impl Collector for Readings {
         let mut page = Page(encoder);
         self.encode_edges(&mut page)?;
         self.encode_naming(&mut page)?;
+        self.encode_push(&mut page)?;
         self.encode_store(&mut page)?;
         page.counter("nacre_log_lines_dropped", "Log lines nobody read fast enough", self.log_lines_dropped)?;
         let version: Labels<'_> = &[("version", env!("CARGO_PKG_VERSION"))];
@@ -146,14 +207,19 @@ impl Readings {
         page.gauges("nacre_instances", "Registered instances", &instances)?;
         let healthy = both(ephemeral.healthy, persistent.healthy);
         page.gauges("nacre_healthy_instances", "Instances that are healthy", &healthy)?;
-        let beats = self.beats.map(|(result, count)| ([("result", result)], count));
-        let beats: Vec<_> = beats.iter().map(|(labels, count)| (&labels[..], *count)).collect();
-        page.counters("nacre_beats", "Beats by what they did", &beats)?;
-        let expired: [(Labels<'_>, u64); 2] = [
-            (&[("step", "unhealthy")], self.expired_unhealthy),
-            (&[("step", "removed")], self.expired_removed),
-        ];
-        page.counters("nacre_expired_instances", "Instances whose beats stayed out", &expired)
+        page.counters_by("nacre_beats", "Beats by what they did", "result", &self.beats)?;
+        let expired = [("unhealthy", self.expired_unhealthy), ("removed", self.expired_removed)];
+        page.counters_by("nacre_expired_instances", "Instances whose beats stayed out", "step", &expired)
+    }
+
+    fn encode_push(&self, page: &mut Page<'_>) -> fmt::Result {
+        let PushReadings { subscribers, waiting, events, ack_time, slowest_ack } = self.push;
+        page.gauge("nacre_push_subscribers", "Clients that get pushes", subscribers)?;
+        page.gauge("nacre_push_waiting", "Packets that wait for their acknowledgement", waiting)?;
+        page.counters_by("nacre_push_events", "What happened to pushes", "event", &events.by_label())?;
+        let help = "From sending to acknowledgement, summed";
+        page.counter("nacre_push_ack_seconds", help, ack_time.as_secs_f64())?;
+        page.gauge("nacre_push_slowest_ack_seconds", "The longest of these", slowest_ack.as_secs_f64())
     }
 
     fn encode_store(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -173,7 +239,7 @@ impl Page<'_> {
         write(&mut self.0.encode_descriptor(name, help, None, kind)?)
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+    fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
         self.family(name, help, MetricType::Gauge, &mut |metric| metric.encode_gauge(&value))
     }
 
@@ -183,20 +249,23 @@ impl Page<'_> {
         })
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        self.family(name, help, MetricType::Counter, &mut |metric| count(metric, value))
+    fn counter(&mut self, name: &str, help: &str, value: impl EncodeCounterValue) -> fmt::Result {
+        self.family(name, help, MetricType::Counter, &mut |metric| count(metric, &value))
     }
 
-    fn counters(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) -> fmt::Result {
+    /// A counter for each value of one label.
+    fn counters_by(&mut self, name: &str, help: &str, label: &str, values: &[(&str, u64)]) -> fmt::Result {
         self.family(name, help, MetricType::Counter, &mut |metric| {
-            values.iter().try_for_each(|(labels, value)| count(&mut metric.encode_family(labels)?, *value))
+            values
+                .iter()
+                .try_for_each(|(word, value)| count(&mut metric.encode_family(&[(label, *word)])?, value))
         })
     }
 
     fn requests(&mut self, requests: &[Answered]) -> fmt::Result {
         self.family("nacre_requests", "Answers by class of status", MetricType::Counter, &mut |metric| {
             for Answered { label, by_class, .. } in requests {
-                for (class, &answers) in CLASSES.iter().zip(by_class).filter(|(_, answers)| **answers > 0) {
+                for (class, answers) in CLASSES.iter().zip(by_class).filter(|(_, answers)| **answers > 0) {
                     let labels: Labels<'_> =
                         &[("method", label.method), ("endpoint", label.endpoint), ("status", class)];
                     count(&mut metric.encode_family(&labels)?, answers)?;
@@ -224,13 +293,13 @@ impl Page<'_> {
 
 type Write<'a> = &'a mut dyn FnMut(&mut MetricEncoder<'_>) -> fmt::Result;
 
-fn count(metric: &mut MetricEncoder<'_>, value: u64) -> fmt::Result {
-    metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
+fn count(metric: &mut MetricEncoder<'_>, value: &impl EncodeCounterValue) -> fmt::Result {
+    metric.encode_counter::<NoLabelSet, _, u64>(value, None)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, time::Duration};
+    use std::collections::BTreeSet;
 
     use super::*;
     use crate::observe::requests::Label;
@@ -251,6 +320,13 @@ mod tests {
             beats: [("renewed", 7), ("registered", 8), ("unknown", 9)],
             expired_unhealthy: 10,
             expired_removed: 11,
+            push: PushReadings {
+                subscribers: 17,
+                waiting: 18,
+                events: PushEvents { sent: 100, resent: 101, ..PushEvents::default() },
+                ack_time: Duration::from_millis(1_500),
+                slowest_ack: Duration::from_millis(250),
+            },
             store: StoreReadings { up: false, writes: 12, commits: 13, failures: 14 },
             log_lines_dropped: 15,
             started: SystemTime::UNIX_EPOCH + Duration::from_secs(16),
@@ -295,6 +371,11 @@ mod tests {
             r#"nacre_beats_total{result="registered"} 8"#,
             r#"nacre_expired_instances_total{step="unhealthy"} 10"#,
             r#"nacre_expired_instances_total{step="removed"} 11"#,
+            "nacre_push_subscribers 17",
+            "nacre_push_waiting 18",
+            r#"nacre_push_events_total{event="resent"} 101"#,
+            "nacre_push_ack_seconds_total 1.5",
+            "nacre_push_slowest_ack_seconds 0.25",
             "nacre_store_up 0",
             "nacre_store_writes_total 12",
             "nacre_store_commits_total 13",

@@ -6,35 +6,33 @@ use std::fmt;
 
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, metrics::MetricType};
 
-use super::metrics::{Kind, Sizes};
+use super::metrics::{PushReadings, Sizes};
 
 /// Values of the family `nacos_monitor`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NacosMonitor {
     /// What is registered.
     pub sizes: Sizes,
-    /// Pushes that were sent.
-    pub total_push: u64,
-    /// Pushes that were given up.
-    pub failed_push: u64,
-    /// Milliseconds from a push to its acknowledgement, on average; nothing before the first.
-    pub avg_push_cost_ms: Option<u64>,
-    /// The longest of them.
-    pub max_push_cost_ms: Option<u64>,
+    /// Pushes.
+    pub push: PushReadings,
 }
 
 impl NacosMonitor {
     #[expect(clippy::cast_precision_loss, reason = "counts beyond 2^53 are no matter to a dashboard")]
     fn naming(&self) -> [(&'static str, f64); 10] {
-        let Sizes { services, ephemeral: Kind { instances, .. }, persistent } = self.sizes;
-        let cost = |cost: Option<u64>| cost.map_or(-1.0, |cost| cost as f64);
+        let Sizes { services, ephemeral, persistent } = self.sizes;
+        let PushReadings { events, ack_time, slowest_ack, .. } = self.push;
+        let average = ack_time.as_millis().checked_div(u128::from(events.acked));
+        let slowest = average.map(|_| slowest_ack.as_millis());
+        // Milliseconds; before the first acknowledgement less than none.
+        let cost = |ms: Option<u128>| ms.map_or(-1.0, |ms| ms as f64);
         [
             ("serviceCount", services as f64),
-            ("ipCount", (instances + persistent.instances) as f64),
-            ("totalPush", self.total_push as f64),
-            ("failedPush", self.failed_push as f64),
-            ("avgPushCost", cost(self.avg_push_cost_ms)),
-            ("maxPushCost", cost(self.max_push_cost_ms)),
+            ("ipCount", (ephemeral.instances + persistent.instances) as f64),
+            ("totalPush", events.sent as f64),
+            ("failedPush", events.failed as f64),
+            ("avgPushCost", cost(average)),
+            ("maxPushCost", cost(slowest)),
             ("tcpHealthCheck", 0.0),
             ("httpHealthCheck", 0.0),
             ("mysqlhealthCheck", 0.0),
@@ -60,9 +58,12 @@ impl Collector for NacosMonitor {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use prometheus_client::{encoding::prometheus_text, registry::Registry};
 
     use super::*;
+    use crate::observe::metrics::{Kind, PushEvents};
 
     fn text(monitor: NacosMonitor) -> String {
         let mut registry = Registry::default();
@@ -72,6 +73,12 @@ mod tests {
         text
     }
 
+    fn value(monitor: NacosMonitor, module: &str, name: &str) -> f64 {
+        let series = format!(r#"nacos_monitor{{module="{module}",name="{name}"}} "#);
+        let text = text(monitor);
+        text.lines().find_map(|line| line.strip_prefix(&series)).expect(name).parse().unwrap()
+    }
+
     #[test]
     fn the_family_has_the_names_of_the_reference() {
         let sizes = Sizes {
@@ -79,17 +86,27 @@ mod tests {
             ephemeral: Kind { instances: 3, healthy: 1 },
             persistent: Kind { instances: 1, healthy: 0 },
         };
-        let text = text(NacosMonitor { sizes, total_push: 5, ..NacosMonitor::default() });
-        for line in [
-            "# TYPE nacos_monitor gauge",
-            r#"nacos_monitor{module="naming",name="serviceCount"} 2.0"#,
-            r#"nacos_monitor{module="naming",name="ipCount"} 4.0"#,
-            r#"nacos_monitor{module="naming",name="totalPush"} 5.0"#,
-            r#"nacos_monitor{module="naming",name="avgPushCost"} -1.0"#,
-            r#"nacos_monitor{module="config",name="longPolling"} 0.0"#,
-        ] {
-            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
-        }
-        assert_eq!(text.lines().filter(|line| line.starts_with("nacos_monitor{")).count(), 16);
+        let monitor = NacosMonitor { sizes, ..NacosMonitor::default() };
+        assert!(text(monitor).starts_with("# HELP nacos_monitor "));
+        assert!(text(monitor).contains("\n# TYPE nacos_monitor gauge\n"));
+        assert_eq!(text(monitor).lines().filter(|line| line.starts_with("nacos_monitor{")).count(), 16);
+        let shown = ["serviceCount", "ipCount", "avgPushCost", "maxPushCost"]
+            .map(|name| value(monitor, "naming", name));
+        assert_eq!(shown, [2.0, 4.0, -1.0, -1.0]);
+        assert_eq!(value(monitor, "config", "longPolling"), 0.0);
+    }
+
+    #[test]
+    fn pushes_have_a_cost_from_the_first_acknowledgement_on() {
+        let push = PushReadings {
+            events: PushEvents { sent: 5, acked: 2, failed: 1, ..PushEvents::default() },
+            ack_time: Duration::from_millis(31),
+            slowest_ack: Duration::from_millis(30),
+            ..PushReadings::default()
+        };
+        let monitor = NacosMonitor { push, ..NacosMonitor::default() };
+        let shown = ["totalPush", "failedPush", "avgPushCost", "maxPushCost"]
+            .map(|name| value(monitor, "naming", name));
+        assert_eq!(shown, [5.0, 1.0, 15.0, 30.0]);
     }
 }
