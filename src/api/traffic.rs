@@ -1,6 +1,7 @@
 //! Tells the traffic layer what the switches shut.
 //!
-//! Source: Nacos 1.4.8 naming module, traffic revision; compat file `operator-switch-effects`.
+//! Source: Nacos 1.4.8 naming module, traffic revision; compat file `operator-switch-effects`. Ours: a limit never shuts
+//! the switches themselves, since nothing else could lift it again.
 
 use std::sync::Arc;
 
@@ -9,6 +10,9 @@ use nacre_middleware::{Facts as _, V1Body, V1Response, envelope::Bare, traffic_r
 
 use super::{agent::Agent, reply, routes::Row};
 use crate::model::switches::Switchboard;
+
+/// The entry that sets the switches, as the route table has it.
+const SWITCHES: &str = "/v1/ns/operator/switches";
 
 /// Looks at the switches; costs one atomic load while nothing is shut.
 #[derive(Clone, Debug)]
@@ -30,8 +34,9 @@ impl Traffic<Row> for Gate {
             return None;
         }
         let switches = self.switches.load();
+        let liftable = facts.path == SWITCHES;
         let target = format!("{}?{}", head.uri.path(), head.uri.query().unwrap_or_default());
-        if let Some(code) = switches.limit(&target) {
+        if let Some(code) = switches.limit(&target).filter(|_| !liftable) {
             return Some(bare(StatusCode::from_u16(code).ok()?, V1Body::default()));
         }
         let status = switches.status();
@@ -117,5 +122,15 @@ mod tests {
         let codes: Vec<_> =
             answers("limitedUrlMap", limit, &requests).into_iter().map(|(code, _)| code).collect();
         assert_eq!(codes, [429, 0, 0]);
+        let all = answers(
+            "limitedUrlMap",
+            "/:404",
+            &[
+                ("PUT", "/nacos/v1/ns/operator/switches?entry=batch&value={}", ""),
+                ("GET", "/nacos/v1/ns/ops/switches", ""),
+                ("GET", "/nacos/v1/ns/operator/metrics", ""),
+            ],
+        );
+        assert_eq!(all.into_iter().map(|(code, _)| code).collect::<Vec<_>>(), [0, 0, 404]);
     }
 }

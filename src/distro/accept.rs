@@ -10,7 +10,7 @@ use super::{
 use crate::{
     base::{clock::Clock, json::Object},
     model::{
-        Instance, Registry,
+        Instance, Registry, ServiceKey,
         name::{self, NameError},
         registry::Place,
     },
@@ -27,10 +27,10 @@ pub enum AcceptError {
     Key(String),
     /// There is no datum under a key, or it has no key of its own.
     #[error("the datum of {0} lacks its key")]
-    NoKey(String),
+    NoKey(ServiceKey),
     /// A list holds something that is no instance.
     #[error("the datum of {0} can not be used: {1}")]
-    Field(String, FieldError),
+    Field(ServiceKey, FieldError),
     /// A service or cluster can't have its name.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -71,7 +71,7 @@ pub fn accept(registry: &Registry, data: Data, clock: &Clock) -> Result<(), Acce
             Key::Broken => return Err(AcceptError::Key(key.clone())),
             Key::List(place) => place,
         };
-        let own_key = own_key.as_deref().ok_or_else(|| AcceptError::NoKey(key::shown(key).into()))?;
+        let own_key = own_key.as_deref().ok_or_else(|| AcceptError::NoKey(made.to_key()))?;
         check_service(registry, made)?;
         let target = match key::read(own_key) {
             Key::List(place) if place == made || registry.get(place).is_some() => Some(place),
@@ -83,7 +83,7 @@ pub fn accept(registry: &Registry, data: Data, clock: &Clock) -> Result<(), Acce
             for wire in list.instance_list.unwrap_or_default() {
                 let wire = wire.ok_or(FieldError::Missing("fields"));
                 let instance = wire.and_then(|Object(wire)| wire.into_instance(place.name, clock));
-                instances.push(instance.map_err(|error| AcceptError::Field(key::shown(key).into(), error))?);
+                instances.push(instance.map_err(|error| AcceptError::Field(made.to_key(), error))?);
             }
             check_clusters(registry, place, &instances)?;
             replaced = Some((place, instances));
@@ -183,11 +183,11 @@ mod tests {
                 r#"{"KEY":{"key":"KEY","value":[]}}"#,
                 "invalid type: sequence, expected a JSON object".to_string(),
             ),
-            (r#"{"KEY":null}"#, format!("the datum of {KEY} lacks its key")),
-            (r#"{"KEY":{}}"#, format!("the datum of {KEY} lacks its key")),
+            (r#"{"KEY":null}"#, "the datum of public##G@@s lacks its key".to_string()),
+            (r#"{"KEY":{}}"#, "the datum of public##G@@s lacks its key".to_string()),
             (
                 r#"{"KEY":{"key":"KEY","value":{"instanceList":[null]}}}"#,
-                format!("the datum of {KEY} can not be used: an instance has no fields"),
+                "the datum of public##G@@s can not be used: an instance has no fields".to_string(),
             ),
             (
                 r#"{"KEY":{"key":"KEY","value":{"instanceList":[{"ip":"a","port":1,"clusterName":"a_b"}]}}}"#,

@@ -109,7 +109,7 @@ impl Switches {
         if !new.distro_threshold.is_finite() || !new.mysql_health_params.factor.is_finite() {
             return refuse("distroThreshold and factor must be numbers of 32 bits");
         }
-        new.limited_url_map.values().try_for_each(|code| check_status_code(i32::from(*code)))?;
+        new.limited_url_map.iter().try_for_each(|(start, code)| check_limit(start, i32::from(*code)))?;
         if let Some(word) = &new.overridden_server_status {
             new.overridden_server_status = Some(status(word)?);
         }
@@ -177,18 +177,21 @@ fn limits(text: &str) -> Result<BTreeMap<String, u16>, SwitchError> {
     for piece in java_split(text, ',') {
         let parts = java_split(&piece, ':');
         let [start, code] = &parts[..] else { return refuse("invalid input for limited urls") };
-        if start.trim().is_empty() {
-            return refuse(format!("url can not be empty, url: {start}"));
-        }
+        check_limit_start(start)?;
         let code = java::parse_int(code).ok_or_else(|| not_a_number(code))?;
-        check_status_code(code)?;
+        check_limit(start, code)?;
         limits.insert(start.clone(), u16::try_from(code).expect("checked to be below 1,000"));
     }
     Ok(limits)
 }
 
+fn check_limit_start(start: &str) -> Result<(), SwitchError> {
+    if start.trim().is_empty() { refuse(format!("url can not be empty, url: {start}")) } else { Ok(()) }
+}
+
 /// Final statuses of three digits; the interim ones below 200 can't end a request.
-fn check_status_code(code: i32) -> Result<(), SwitchError> {
+fn check_limit(start: &str, code: i32) -> Result<(), SwitchError> {
+    check_limit_start(start)?;
     if (200..1_000).contains(&code) {
         return Ok(());
     }
@@ -333,6 +336,7 @@ mod tests {
             ),
             (r#"{"httpHealthParams":{"max":5000,"min":500,"factor":1.5}}"#, "malformed factor"),
             (r#"{"limitedUrlMap":{"/x":0}}"#, "illegal normal status code: 0"),
+            (r#"{"limitedUrlMap":{"":200}}"#, "url can not be empty, url: "),
             (r#"{"distroThreshold":1e39}"#, "distroThreshold and factor must be numbers of 32 bits"),
         ] {
             assert_eq!(set("batch", value), (text.into(), false), "{value}");
