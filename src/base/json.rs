@@ -3,9 +3,12 @@
 //! Answers are structs whose fields stand in wire order, written by [`to_bytes`]; the list, the hottest answer, is
 //! put together by hand with [`push_string`]. Source: Nacos 1.4.8, its JSON mapper; compat files `instance-encoding`.
 
-use std::io;
+use std::{fmt, io, marker::PhantomData};
 
-use serde::Serialize;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::ser::{CharEscape, Formatter, Serializer};
 
 use super::java;
@@ -76,6 +79,28 @@ pub fn push_truth(out: &mut Vec<u8>, truth: bool) {
     out.extend_from_slice(if truth { b"true" } else { b"false" });
 }
 
+/// A struct that is read from a JSON object only; derived code would take an array of its fields as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Fields(PhantomData))
+    }
+}
+
 /// How many bytes a whole number takes.
 #[must_use]
 pub fn digits(number: impl Into<i128>) -> usize {
@@ -135,6 +160,17 @@ mod tests {
         push_string(&mut out, text);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         assert_eq!(String::from_utf8(to_bytes(&text)).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_object_is_no_array() {
+        #[derive(Debug, Deserialize, PartialEq)]
+        struct Point {
+            x: i32,
+        }
+        let read = |text| serde_json::from_str::<Object<Point>>(text).ok();
+        assert_eq!(read(r#"{"x":1,"y":2}"#), Some(Object(Point { x: 1 })));
+        assert_eq!([read("[1]"), read("null"), read("1")], [None, None, None]);
     }
 
     #[test]
