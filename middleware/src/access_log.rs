@@ -98,7 +98,7 @@ impl Asked {
             %method,
             %uri,
             status = response.status().as_u16(),
-            bytes = response.body().bytes().len(),
+            bytes = response.body().len(),
             took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
             agent,
         );
