@@ -3,15 +3,16 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// Who may use whom. Everybody may use `base` and `config`; `app` and `cli` may use all.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("base", &[]),
     ("config", &[]),
     ("model", &[]),
     ("observe", &[]),
+    ("distro", &["model"]),
     ("cp", &["model"]),
     ("health", &["model", "cp"]),
     ("push", &["model"]),
-    ("api", &["model", "cp", "health", "push", "observe"]),
+    ("api", &["model", "distro", "cp", "health", "push", "observe"]),
     ("stack", &["api", "observe", "health"]),
 ];
 

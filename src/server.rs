@@ -97,6 +97,8 @@ where
         });
         let HttpSettings { idle_timeout, head_timeout, write_timeout, max_head_bytes, .. } = self.settings;
         let patience = Patience { idle: idle_timeout, head: head_timeout, write: write_timeout };
+        // Without `pipeline_flush`: it withholds answers while bytes of a further request are there, for good where
+        // the answer ends the connection.
         let connection = http1::Builder::new()
             .header_read_timeout(None)
             .max_buf_size(max_head_bytes + BEHIND_HEAD)

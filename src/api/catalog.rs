@@ -17,7 +17,6 @@ use super::{
     reply::{self, Refusal, Reply},
     routes::Outcome,
     service::{Threshold, find},
-    whole_instance::WholeInstance,
 };
 use crate::{
     base::java,
@@ -28,6 +27,7 @@ use crate::{
         pattern::NamePattern,
         registry::Place,
         selector::Selector,
+        whole_instance::WholeInstance,
     },
 };
 

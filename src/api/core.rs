@@ -69,7 +69,7 @@ pub fn report(api: &Api, call: &V1Call) -> Outcome {
 
 /// POST cluster/server/leave: members are removed; there are none to remove.
 pub fn leave(_: &Api, call: &V1Call) -> Outcome {
-    Params::of(call).boolean("notifyOtherMembers", true)?;
+    Params::of(call).typed_boolean("notifyOtherMembers")?;
     let _addresses: Vec<String> = body::json(call)?;
     success("ok")
 }

@@ -31,7 +31,6 @@ pub mod traffic;
 pub mod typed;
 pub mod unrouted;
 pub mod web;
-pub mod whole_instance;
 
 use std::sync::Arc;
 

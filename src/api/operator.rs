@@ -15,7 +15,6 @@ use crate::{
     base::java,
     cp::{Change, Scope},
     model::{
-        name::DEFAULT_NAMESPACE,
         registry::Place,
         switches::{SwitchError, Switches},
     },
@@ -50,7 +49,7 @@ impl From<SwitchError> for Refusal {
 /// PUT switches: sets one entry for good, or with `debug=true` on this node alone until the next change.
 pub fn set_switch(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let params = Params::of(call);
-    let debug = params.boolean("debug", false)?;
+    let debug = params.typed_boolean("debug")?;
     let entry = params.typed("entry", "String")?.to_string();
     let value = params.typed("value", "String")?.to_string();
     if debug {
@@ -111,7 +110,7 @@ struct Servers<'a> {
 
 /// GET servers: the members, here this node alone, which is healthy.
 pub fn servers(api: &Api, call: &V1Call) -> Outcome {
-    Params::of(call).boolean("healthy", false)?;
+    Params::of(call).typed_boolean("healthy")?;
     Ok(Reply::json(&Servers { servers: [Member::own(api)] }))
 }
 
@@ -137,10 +136,9 @@ struct Responsible<'a> {
 /// GET distro/server: who is responsible for a service.
 pub fn distro_server(api: &Api, call: &V1Call) -> Outcome {
     let params = Params::of(call);
-    params.typed("serviceName", "String")?;
-    let namespace = params.get("namespaceId").filter(|id| !id.is_empty()).unwrap_or(DEFAULT_NAMESPACE);
-    let name = params.grouped_name().unwrap_or_default();
-    if api.registry.get(Place { namespace, name: &name }).is_none() {
+    let name = params.typed_name()?;
+    let place = Place { namespace: params.typed_namespace(), name: &name };
+    if api.registry.get(place).is_none() {
         return Err(Refusal::illegal("service not found"));
     }
     Ok(Reply::json(&Responsible { responsible_server: &api.own_address }))

@@ -91,22 +91,6 @@ impl<'a> Params<'a> {
         })
     }
 
-    /// A boolean of a typed entry; absent or empty is `default`.
-    ///
-    /// # Errors
-    /// 500 where it is none of `true on yes 1 false off no 0` in any case.
-    pub fn boolean(&self, name: &str, default: bool) -> Result<bool, Refusal> {
-        let Some(text) = self.get(name).filter(|text| !text.is_empty()) else { return Ok(default) };
-        let is_one_of = |words: [&str; 4]| words.iter().any(|word| text.trim().eq_ignore_ascii_case(word));
-        if is_one_of(["true", "on", "yes", "1"]) {
-            Ok(true)
-        } else if is_one_of(["false", "off", "no", "0"]) {
-            Ok(false)
-        } else {
-            Err(Refusal::failed(format_args!("Invalid boolean value [{text}]")))
-        }
-    }
-
     /// The grouped name: `serviceName` or, where that is blank, `dom`, with the group before it.
     ///
     /// # Errors

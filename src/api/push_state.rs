@@ -37,8 +37,8 @@ impl Serialize for Ratio {
 /// GET: `detail` shows the packets that failed or wait, `reset` forgets those that failed.
 pub fn show(api: &Api, call: &V1Call) -> Outcome {
     let params = Params::of(call);
-    let detail = params.boolean("detail", false)?;
-    let reset = params.boolean("reset", false)?;
+    let detail = params.typed_boolean("detail")?;
+    let reset = params.typed_boolean("reset")?;
     let state = api.push.state(detail);
     if reset {
         api.push.forget_failed();

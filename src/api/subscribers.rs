@@ -3,10 +3,17 @@
 //! Source: Nacos 1.4.8 naming module, list of the instance controller, subscribe manager; compat files `push`,
 //! `service-subscribers`.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::{
-    Api, Named, V1Call, agent::Agent, caller::caller, params::Params, reply::Reply, routes::Outcome,
+    Api, Named, V1Call,
+    agent::Agent,
+    caller::caller,
+    params::{self, Params},
+    reply::Reply,
+    routes::Outcome,
 };
 use crate::{
     base::java,
@@ -14,7 +21,10 @@ use crate::{
         name::{group_part, service_part},
         registry::Place,
     },
-    push::{Question, subscribers::Subscriber},
+    push::{
+        Question,
+        subscribers::{Host, Subscriber},
+    },
 };
 
 /// What a list says about wanting pushes.
@@ -55,39 +65,41 @@ impl Subscription<'_> {
     }
 }
 
-/// A subscriber, fields in wire order; the order of the list too, but that it begins with the service.
-#[derive(Debug, Serialize, PartialEq, Eq)]
+/// A subscriber, fields in wire order.
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct Shown<'a> {
     addr_str: String,
-    agent: Box<str>,
-    app: Box<str>,
+    agent: &'a str,
+    app: &'a str,
     ip: String,
-    namespace_id: String,
-    service_name: String,
+    namespace_id: &'a str,
+    service_name: &'a str,
 }
 
-impl Shown {
-    fn of(subscriber: &Subscriber) -> Self {
+impl<'a> Shown<'a> {
+    fn of(subscriber: &'a Subscriber) -> Self {
         Self {
             addr_str: subscriber.target.text(),
-            agent: subscriber.agent.clone(),
-            app: subscriber.app.clone(),
+            agent: &subscriber.agent,
+            app: &subscriber.app,
             ip: subscriber.target.host_text(),
-            namespace_id: subscriber.service.namespace.to_string(),
-            service_name: subscriber.service.name.to_string(),
+            namespace_id: &subscriber.service.namespace,
+            service_name: &subscriber.service.name,
         }
     }
+}
 
-    fn key(&self) -> (&str, &str, &str, &str) {
-        (&self.service_name, &self.addr_str, &self.agent, &self.app)
-    }
+/// The order of the list, and what of a subscriber it shows.
+fn key(subscriber: &Subscriber) -> (&str, Host<'_>, u16, &str, &str) {
+    let target = &subscriber.target;
+    (&subscriber.service.name, target.host(), target.port(), &subscriber.agent, &subscriber.app)
 }
 
 /// A page of subscribers.
-#[derive(Debug, Default, Serialize, PartialEq, Eq)]
+#[derive(Default, Serialize)]
 struct Page<'a> {
-    subscribers: &'a [Shown],
+    subscribers: Vec<Shown<'a>>,
     count: usize,
 }
 
@@ -98,21 +110,25 @@ pub fn list(api: &Api, call: &V1Call) -> Outcome {
     let number =
         |name, default| params.optional(name).map_or(default, |text| java::parse_int(&text).unwrap_or(0));
     let (page_number, page_size) = (number("pageNo", 1), number("pageSize", 1_000));
-    let aggregation = params.optional("aggregation").is_none_or(|text| text.eq_ignore_ascii_case("true"));
+    let aggregation = params.optional("aggregation").is_none_or(|text| params::is_true(&text));
     // Whatever is wrong with the name, the answer is that nobody is there.
     let Ok(named) = Named::read(&params) else { return Ok(Reply::json(&Page::default())) };
-    let mut shown = Vec::new();
+    let mut found = Vec::new();
     api.push.for_each_subscriber(api.clock.now(), |subscriber| {
         if listens_to(subscriber, &named) {
-            shown.push(Shown::of(subscriber));
+            found.push(Arc::clone(subscriber));
         }
     });
-    shown.sort_unstable_by(|one, other| one.key().cmp(&other.key()));
+    found.sort_unstable_by(|one, other| key(one).cmp(&key(other)));
     if aggregation {
         // One that listens to several lists of a service looks the same in each.
-        shown.dedup();
+        found.dedup_by(|one, other| key(one) == key(other));
     }
-    Ok(Reply::json(&page(&shown, page_number, page_size)))
+    let page = page(&found, page_number, page_size).map_or_else(Page::default, |part| Page {
+        subscribers: part.iter().map(|subscriber| Shown::of(subscriber)).collect(),
+        count: found.len(),
+    });
+    Ok(Reply::json(&page))
 }
 
 fn listens_to(subscriber: &Subscriber, named: &Named<'_>) -> bool {
@@ -122,48 +138,30 @@ fn listens_to(subscriber: &Subscriber, named: &Named<'_>) -> bool {
         && group_part(own).contains(group_part(asked))
 }
 
-/// A page; one that begins behind the end, or ends before its beginning, is empty with a count of 0.
-fn page(shown: &[Shown], number: i32, size: i32) -> Page<'_> {
+/// A page; nothing where it begins behind the end, or ends before its beginning.
+fn page<T>(all: &[T], number: i32, size: i32) -> Option<&[T]> {
     let (number, size) = (i64::from(number), i64::from(size));
     let start = ((number - 1) * size).max(0);
-    let end = (start + size).min(i64::try_from(shown.len()).unwrap_or(i64::MAX));
-    let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
-    let part = range.and_then(|(start, end)| shown.get(start..end));
-    part.map_or_else(Page::default, |subscribers| Page { subscribers, count: shown.len() })
+    let end = (start + size).min(i64::try_from(all.len()).unwrap_or(i64::MAX));
+    all.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shown(count: usize) -> Vec<Shown> {
-        let one = |index: usize| Shown {
-            addr_str: format!("127.0.0.1:{index}"),
-            agent: "a".into(),
-            app: "".into(),
-            ip: "127.0.0.1".into(),
-            namespace_id: "public".into(),
-            service_name: "G@@a".into(),
-        };
-        (0..count).map(one).collect()
-    }
-
     #[test]
     fn pages_are_cut_like_the_reference_does() {
-        let all = shown(3);
-        let cut = |number, size| {
-            let page = page(&all, number, size);
-            (page.subscribers.len(), page.count)
-        };
-        assert_eq!(cut(1, 2), (2, 3));
-        assert_eq!(cut(2, 2), (1, 3));
-        assert_eq!(cut(2, 3), (0, 3));
-        assert_eq!(cut(9, 2), (0, 0));
-        assert_eq!(cut(0, 10), (3, 3));
-        assert_eq!(cut(-5, 10), (3, 3));
-        assert_eq!(cut(0, 0), (0, 3));
-        assert_eq!(cut(1, -1), (0, 0));
-        assert_eq!(cut(i32::MIN, i32::MIN), (0, 0));
-        assert_eq!(cut(i32::MAX, i32::MAX), (0, 0));
+        let cut = |number, size| page(&[1, 2, 3], number, size);
+        assert_eq!(cut(1, 2), Some(&[1, 2][..]));
+        assert_eq!(cut(2, 2), Some(&[3][..]));
+        assert_eq!(cut(2, 3), Some(&[][..]));
+        assert_eq!(cut(9, 2), None);
+        assert_eq!(cut(0, 10), Some(&[1, 2, 3][..]));
+        assert_eq!(cut(-5, 10), Some(&[1, 2, 3][..]));
+        assert_eq!(cut(0, 0), Some(&[][..]));
+        assert_eq!(cut(1, -1), None);
+        assert_eq!(cut(i32::MIN, i32::MIN), None);
+        assert_eq!(cut(i32::MAX, i32::MAX), None);
     }
 }

@@ -3,9 +3,12 @@
 //! Answers are structs whose fields stand in wire order, written by [`to_bytes`]; the list, the hottest answer, is
 //! put together by hand with [`push_string`]. Source: Nacos 1.4.8, its JSON mapper; compat files `instance-encoding`.
 
-use std::io;
+use std::{fmt, io, marker::PhantomData};
 
-use serde::Serialize;
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::ser::{CharEscape, Formatter, Serializer};
 
 use super::java;
@@ -51,6 +54,38 @@ pub fn push_escaped(out: &mut Vec<u8>, text: &str) {
             _ => out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
+}
+
+/// A struct that is read from a JSON object only; derived code would take an array of its fields as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Fields(PhantomData))
+    }
+}
+
+/// Appends a whole number.
+pub fn push_number(out: &mut Vec<u8>, number: impl Into<i64>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number.into()).as_bytes());
+}
+
+/// Appends `true` or `false`.
+pub fn push_truth(out: &mut Vec<u8>, truth: bool) {
+    out.extend_from_slice(if truth { b"true" } else { b"false" });
 }
 
 /// How many bytes a whole number takes.
@@ -115,9 +150,23 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_counted() {
+    fn an_object_is_no_array() {
+        #[derive(Debug, Deserialize, PartialEq)]
+        struct Point {
+            x: i32,
+        }
+        let read = |text| serde_json::from_str::<Object<Point>>(text).ok();
+        assert_eq!(read(r#"{"x":1,"y":2}"#), Some(Object(Point { x: 1 })));
+        assert_eq!([read("[1]"), read("null"), read("1")], [None, None, None]);
+    }
+
+    #[test]
+    fn whole_numbers_are_written_and_counted() {
         for number in [0, 1, 9, 10, -1, -10, 3000, i64::MAX, i64::MIN] {
             assert_eq!(digits(number), number.to_string().len());
+            let mut out = Vec::new();
+            push_number(&mut out, number);
+            assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
         }
     }
 

@@ -8,7 +8,7 @@ use super::{
     key::{self, Key},
 };
 use crate::{
-    base::clock::Clock,
+    base::{clock::Clock, json::Object},
     model::{
         Instance, Registry,
         name::{self, NameError},
@@ -26,7 +26,7 @@ pub enum AcceptError {
     #[error("the key {0} names no service")]
     Key(String),
     /// There is no datum under a key, or it has no key of its own.
-    #[error("the datum of {0} is null or has no key")]
+    #[error("the datum of {0} lacks its key")]
     NoKey(String),
     /// A list holds something that is no instance.
     #[error("the datum of {0} can not be used: {1}")]
@@ -56,11 +56,11 @@ pub fn accept(registry: &Registry, data: Data, clock: &Clock) -> Result<(), Acce
         return Err(AcceptError::Empty);
     }
     // Keys are borrowed by the steps, lists move into them.
-    let (keys, data): (Vec<String>, Vec<Option<Datum>>) = data.0.into_iter().unzip();
+    let (keys, data): (Vec<String>, Vec<Option<Object<Datum>>>) = data.0.into_iter().unzip();
     let mut own_keys = Vec::with_capacity(keys.len());
     let mut lists = Vec::with_capacity(keys.len());
     for datum in data {
-        let (own_key, value) = datum.map_or((None, None), |datum| (datum.key, datum.value));
+        let (own_key, value) = datum.map_or((None, None), |Object(datum)| (datum.key, datum.value));
         own_keys.push(own_key);
         lists.push(value);
     }
@@ -78,11 +78,11 @@ pub fn accept(registry: &Registry, data: Data, clock: &Clock) -> Result<(), Acce
             Key::List(_) | Key::Other | Key::Broken => None,
         };
         let mut replaced = None;
-        if let (Some(place), Some(list)) = (target, list) {
+        if let (Some(place), Some(Object(list))) = (target, list) {
             let mut instances = Vec::new();
             for wire in list.instance_list.unwrap_or_default() {
                 let wire = wire.ok_or(FieldError::Missing("fields"));
-                let instance = wire.and_then(|wire| wire.into_instance(place.name, clock));
+                let instance = wire.and_then(|Object(wire)| wire.into_instance(place.name, clock));
                 instances.push(instance.map_err(|error| AcceptError::Field(key.clone(), error))?);
             }
             check_clusters(registry, place, &instances)?;
@@ -179,8 +179,12 @@ mod tests {
     fn refused_data_change_nothing() {
         for (text, reason) in [
             ("{}", "receive empty entity!".to_string()),
-            (r#"{"KEY":null}"#, format!("the datum of {KEY} is null or has no key")),
-            (r#"{"KEY":{}}"#, format!("the datum of {KEY} is null or has no key")),
+            (
+                r#"{"KEY":{"key":"KEY","value":[]}}"#,
+                "invalid type: sequence, expected a JSON object".to_string(),
+            ),
+            (r#"{"KEY":null}"#, format!("the datum of {KEY} lacks its key")),
+            (r#"{"KEY":{}}"#, format!("the datum of {KEY} lacks its key")),
             (
                 r#"{"KEY":{"key":"KEY","value":{"instanceList":[null]}}}"#,
                 format!("the datum of {KEY} can not be used: an instance has no fields"),
@@ -199,7 +203,8 @@ mod tests {
             ),
         ] {
             let registry = registry();
-            assert_eq!(put(&registry, text), Err(reason), "{text}");
+            let said = put(&registry, text).unwrap_err();
+            assert!(said.starts_with(&reason), "{text}: {said}");
             assert!(registry.is_empty(), "{text}");
         }
     }

@@ -3,7 +3,7 @@
 //! Pure. Source: Nacos 1.4.8 naming module, datum and instance as its JSON mapper reads and writes them; compat file
 //! `distro-data`.
 
-use std::{borrow::Cow, fmt};
+use std::{fmt, sync::Arc};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -16,11 +16,13 @@ use crate::{
     base::{
         clock::{Clock, Millis},
         java,
+        json::Object,
     },
     model::{
         Instance, Metadata, Service,
-        instance::{Description, HIGHEST_WEIGHT, InstanceId, InstanceKey, KEY_ID_GENERATOR},
+        instance::{Description, HIGHEST_WEIGHT, InstanceId, InstanceKey},
         name::DEFAULT_CLUSTER,
+        whole_instance::{DEFAULT_APP, WholeInstance},
     },
 };
 
@@ -29,7 +31,7 @@ const TIMESTAMP: u32 = 1;
 
 /// Data as received: keys with what stands under them, in order.
 #[derive(Debug)]
-pub struct Data(pub Vec<(String, Option<Datum>)>);
+pub struct Data(pub Vec<(String, Option<Object<Datum>>)>);
 
 /// A datum as received.
 #[derive(Debug, Deserialize)]
@@ -37,7 +39,7 @@ pub struct Datum {
     /// Where the list is stored; should equal the key that the datum stands under.
     pub key: Option<String>,
     /// The list.
-    pub value: Option<InstanceList>,
+    pub value: Option<Object<InstanceList>>,
 }
 
 /// A list as received.
@@ -46,7 +48,7 @@ pub struct Datum {
 pub struct InstanceList {
     /// The instances; absent or null is an empty list.
     #[serde(default)]
-    pub instance_list: Option<Vec<Option<WireInstance>>>,
+    pub instance_list: Option<Vec<Option<Object<WireInstance>>>>,
 }
 
 /// An instance as received: any field may be missing or null, scalars may come as texts.
@@ -118,9 +120,6 @@ impl WireInstance {
         Ok(instance)
     }
 }
-
-/// What an instance without a name of its application shows.
-const DEFAULT_APP: &str = "DEFAULT";
 
 /// The monotonic moment of a wall time that isn't later than now.
 fn moment(clock: &Clock, wall_ms: i64) -> Millis {
@@ -253,7 +252,7 @@ impl<'de> Deserialize<'de> for Data {
 /// The ephemeral lists of services as an object of data.
 pub struct ShownData<'a> {
     /// The services.
-    pub services: &'a [std::sync::Arc<Service>],
+    pub services: &'a [Arc<Service>],
     /// For the times of the beats.
     pub clock: &'a Clock,
 }
@@ -264,7 +263,7 @@ impl Serialize for ShownData<'_> {
         for service in self.services {
             let state = service.state();
             let name = &*service.key.name;
-            let list = state.ephemeral.iter().map(|instance| ShownInstance::new(instance, name, self.clock));
+            let list = state.ephemeral.iter().map(|instance| WholeInstance::of(instance, name, self.clock));
             let key = key::of(service.key.place());
             let value = ShownList { instance_list: list.collect() };
             map.serialize_entry(&key, &ShownDatum { key: &key, value, timestamp: TIMESTAMP })?;
@@ -283,65 +282,7 @@ struct ShownDatum<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownList<'a> {
-    instance_list: Vec<ShownInstance<'a>>,
-}
-
-/// An instance as data and the catalog show it, fields in wire order.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ShownInstance<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instance_id: Option<String>,
-    ip: &'a str,
-    port: i32,
-    weight: f64,
-    healthy: bool,
-    enabled: bool,
-    ephemeral: bool,
-    cluster_name: &'a str,
-    service_name: &'a str,
-    metadata: &'a Metadata,
-    last_beat: u64,
-    marked: bool,
-    app: &'a str,
-    instance_heart_beat_interval: u64,
-    instance_heart_beat_time_out: u64,
-    ip_delete_timeout: u64,
-    /// Shown where the metadata is empty or names it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instance_id_generator: Option<Cow<'static, str>>,
-}
-
-impl<'a> ShownInstance<'a> {
-    /// `instance` of the service `name`.
-    #[must_use]
-    pub fn new(instance: &'a Instance, name: &'a str, clock: &Clock) -> Self {
-        let metadata = &instance.metadata;
-        let generator = if metadata.is_empty() {
-            Some(Cow::Borrowed("simple"))
-        } else {
-            metadata.get(KEY_ID_GENERATOR).map(Cow::Owned)
-        };
-        Self {
-            instance_id: instance.id_text(name),
-            ip: instance.ip(),
-            port: instance.port,
-            weight: instance.weight,
-            healthy: instance.healthy(),
-            enabled: instance.enabled,
-            ephemeral: instance.ephemeral,
-            cluster_name: instance.cluster(),
-            service_name: name,
-            metadata,
-            last_beat: clock.wall_ms_of(instance.last_beat()),
-            marked: instance.marked,
-            app: instance.app.as_deref().unwrap_or(DEFAULT_APP),
-            instance_heart_beat_interval: instance.beat_interval_ms(),
-            instance_heart_beat_time_out: instance.unhealthy_after_ms,
-            ip_delete_timeout: instance.delete_after_ms,
-            instance_id_generator: generator,
-        }
-    }
+    instance_list: Vec<WholeInstance<'a>>,
 }
 
 #[cfg(test)]
@@ -354,7 +295,7 @@ mod tests {
         let clock = Clock::set(1_795_983_049_938);
         let wire: WireInstance = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let instance = wire.into_instance("G@@s", &clock).map_err(|error| error.to_string())?;
-        let bytes = json::to_bytes(&ShownInstance::new(&instance, "G@@s", &clock));
+        let bytes = json::to_bytes(&WholeInstance::of(&instance, "G@@s", &clock));
         Ok(String::from_utf8(bytes).unwrap())
     }
 

@@ -24,16 +24,19 @@ impl Checksum {
     }
 }
 
+/// The text is digested in pieces of about this size.
+const PIECE_BYTES: usize = 8 << 10;
+
 fn compute(name: &str, state: &State) -> Box<str> {
     let mut digest = Md5::new();
     digest.update(head(name, state));
-    let mut text = String::with_capacity(96);
+    let mut text = Vec::with_capacity(PIECE_BYTES + 128);
     let mut add = |instance: &super::Instance| {
-        text.clear();
-        let _ = write!(text, "{}:{}_", instance.ip(), instance.port);
-        java::push_double(&mut text, instance.weight);
-        let _ = write!(text, "_{}_{},", instance.healthy(), instance.cluster());
-        digest.update(&text);
+        push_instance(&mut text, instance);
+        if text.len() >= PIECE_BYTES {
+            digest.update(&text);
+            text.clear();
+        }
     };
     if state.persistent.is_empty() || state.ephemeral.is_empty() {
         state.instances().for_each(|instance| add(instance));
@@ -43,11 +46,26 @@ fn compute(name: &str, state: &State) -> Box<str> {
         both.sort_by(|one, other| one.cmp(other).then_with(|| one.describe().cmp(&other.describe())));
         both.into_iter().for_each(|instance| add(instance));
     }
+    digest.update(&text);
     let mut hex = String::with_capacity(32);
     for byte in digest.finalize() {
         let _ = write!(hex, "{byte:02x}");
     }
     hex.into()
+}
+
+/// `ip:port_weight_healthy_cluster,`
+fn push_instance(out: &mut Vec<u8>, instance: &super::Instance) {
+    out.extend_from_slice(instance.ip().as_bytes());
+    out.push(b':');
+    json::push_number(out, instance.port);
+    out.push(b'_');
+    super::list::push_weight(out, instance.weight);
+    out.push(b'_');
+    json::push_truth(out, instance.healthy());
+    out.push(b'_');
+    out.extend_from_slice(instance.cluster().as_bytes());
+    out.push(b',');
 }
 
 /// The definition's part of the text.

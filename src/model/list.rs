@@ -311,8 +311,14 @@ fn push_hosts(
 fn push_host(out: &mut Vec<u8>, instance: &Instance, healthy: bool, name: &str, shown: &[u8]) {
     out.extend_from_slice(b"{\"ip\":");
     json::push_string(out, instance.ip());
-    let (port, marked) = (instance.port, instance.marked);
-    let _ = write!(out, ",\"port\":{port},\"valid\":{healthy},\"healthy\":{healthy},\"marked\":{marked}");
+    out.extend_from_slice(b",\"port\":");
+    json::push_number(out, instance.port);
+    out.extend_from_slice(if healthy {
+        b",\"valid\":true,\"healthy\":true,\"marked\":"
+    } else {
+        b",\"valid\":false,\"healthy\":false,\"marked\":"
+    });
+    json::push_truth(out, instance.marked);
     out.extend_from_slice(b",\"instanceId\":");
     push_id(out, instance, name);
     out.extend_from_slice(b",\"metadata\":");
@@ -323,7 +329,9 @@ fn push_host(out: &mut Vec<u8>, instance: &Instance, healthy: bool, name: &str, 
     json::push_string(out, instance.cluster());
     out.extend_from_slice(b",\"serviceName\":");
     out.extend_from_slice(shown);
-    let _ = write!(out, ",\"ephemeral\":{}}}", instance.ephemeral);
+    out.extend_from_slice(b",\"ephemeral\":");
+    json::push_truth(out, instance.ephemeral);
+    out.push(b'}');
 }
 
 /// The id as a JSON text, or null where a peer sent none.
@@ -332,7 +340,9 @@ pub fn push_id(out: &mut Vec<u8>, instance: &Instance, name: &str) {
         super::instance::InstanceId::Simple => {
             out.push(b'"');
             json::push_escaped(out, instance.ip());
-            let _ = write!(out, "#{}#", instance.port);
+            out.push(b'#');
+            json::push_number(out, instance.port);
+            out.push(b'#');
             json::push_escaped(out, instance.cluster());
             out.push(b'#');
             json::push_escaped(out, name);

@@ -23,6 +23,7 @@ pub mod selector;
 pub mod service;
 pub mod status;
 pub mod switches;
+pub mod whole_instance;
 
 pub use instance::{Instance, InstanceKey};
 pub use metadata::Metadata;

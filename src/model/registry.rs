@@ -224,9 +224,7 @@ impl Registry {
             let service = self.get_or_insert(place, Definition::default, now);
             let written = self.write(&service, |draft| {
                 add_cluster(draft, instance.cluster());
-                let instances = draft.of_kind(instance.ephemeral);
-                instances.remove(&instance.key());
-                instances.insert(Arc::clone(&instance));
+                draft.of_kind(instance.ephemeral).insert(Arc::clone(&instance));
                 draft.touched.instances = true;
             });
             if written.is_ok() {

@@ -189,10 +189,7 @@ impl Draft {
 
     /// Puts an instance in the place of the one of its kind with its key.
     pub fn put(&mut self, instance: Instance) {
-        let instances = self.of_kind(instance.ephemeral);
-        // The set keeps the old of two equal members otherwise.
-        instances.remove(&instance.key());
-        instances.insert(Arc::new(instance));
+        self.of_kind(instance.ephemeral).insert(Arc::new(instance));
         self.touched.instances = true;
     }
 

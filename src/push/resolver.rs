@@ -95,7 +95,6 @@ impl Named {
     pub(super) fn look(&self, now: Millis) -> Look {
         let mut resolution = self.resolution.lock();
         match *resolution {
-            Resolution::Asked => Look::Taken,
             Resolution::Address(ip, at) if now.since(at) > ANEW_AFTER_MS => {
                 // Until the next look-up this counts as new, so one question of many asks.
                 *resolution = Resolution::Address(ip, now);
@@ -105,7 +104,7 @@ impl Named {
                 *resolution = Resolution::Asked;
                 Look::Ask
             }
-            Resolution::Address(..) => Look::Taken,
+            Resolution::Asked | Resolution::Address(..) => Look::Taken,
             Resolution::Refused(_) => Look::Refused,
         }
     }
@@ -127,7 +126,7 @@ impl Named {
 
 type Found = Result<Arc<[IpAddr]>, ()>;
 /// How a name is looked up: the system's way, but in tests.
-pub(super) type Lookup = fn(&str) -> io::Result<Vec<IpAddr>>;
+pub(super) type Lookup = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync>;
 
 /// The system's resolver.
 pub(super) fn system(host: &str) -> io::Result<Vec<IpAddr>> {
@@ -168,7 +167,7 @@ pub(super) async fn run(push: Push, clock: Clock, lookup: Lookup, missed: mpsc::
                 } else if let Some(waiting) = under_way.get_mut(&named.host) {
                     waiting.push(subscriber);
                 } else {
-                    lookups.push(look_up(Box::clone(&named.host), lookup, Arc::clone(&threads)));
+                    lookups.push(look_up(Box::clone(&named.host), Arc::clone(&lookup), Arc::clone(&threads)));
                     under_way.insert(Box::clone(&named.host), vec![subscriber]);
                 }
             }
@@ -221,5 +220,118 @@ fn settle(
     if address.is_some() && named.missed.swap(false, Ordering::AcqRel) {
         // Where the queue is full the client sees the change when it asks again.
         let _ = missed.try_send(Arc::clone(subscriber));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::PushSettings, model::registry::Place, push::Question};
+
+    /// Look-ups of `slow` names don't end as long as what this gives second exists.
+    fn lookup() -> (Lookup, std::sync::mpsc::Sender<()>) {
+        let (gate, waits) = std::sync::mpsc::channel::<()>();
+        let waits = Mutex::new(waits);
+        let lookup = move |host: &str| match host.split('.').next() {
+            Some("good") => Ok(vec!["::1".parse().unwrap(), "127.0.0.9".parse().unwrap()]),
+            Some("far") => Ok(vec!["8.8.8.8".parse().unwrap()]),
+            Some("slow") => {
+                let _ = waits.lock().recv();
+                Ok(vec!["127.0.0.10".parse().unwrap()])
+            }
+            _ => Err(io::ErrorKind::NotFound.into()),
+        };
+        (Arc::new(lookup), gate)
+    }
+
+    fn ask(push: &Push, host: &str, now: Millis) -> bool {
+        push.subscribe(
+            &Question {
+                place: Place { namespace: "public", name: "G@@a" },
+                clusters: "",
+                grouped: true,
+                agent: "Nacos-Java-Client:v1.4.8",
+                app: "",
+                host,
+                port: 80,
+                caller: [127, 0, 0, 1].into(),
+            },
+            now,
+        )
+    }
+
+    /// Asks as `host`, as if a packet had been missed at once.
+    fn ask_and_miss(push: &Push, host: &str, now: Millis) {
+        assert!(ask(push, host, now));
+        push.for_each_subscriber(now, |subscriber| {
+            if let Target::Named(named) = &subscriber.target {
+                named.miss();
+            }
+        });
+    }
+
+    fn of(push: &Push, host: &str, now: Millis) -> Option<String> {
+        let mut address = None;
+        push.for_each_subscriber(now, |subscriber| {
+            if let Target::Named(named) = &subscriber.target
+                && *named.host == *host
+            {
+                address = named.address().map(|address| address.to_string());
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn names_that_hang_or_fail_hold_up_nobody() {
+        let (push, clock) = (Push::new(&PushSettings::default()), Clock::set(0));
+        let (lookup, slow) = lookup();
+        let (missed, mut resolved) = mpsc::channel(8);
+        let task = tokio::spawn(run(push.clone(), clock.clone(), lookup, missed));
+        assert!(ask(&push, "slow.test", clock.now()));
+        for index in 0..20 {
+            assert!(ask(&push, &format!("bad.{index}.test"), clock.now()));
+        }
+        assert!(ask(&push, "far.test", clock.now()));
+        ask_and_miss(&push, "good.test", clock.now());
+        let subscriber = resolved.recv().await.unwrap();
+        assert_eq!(subscriber.target.text(), "127.0.0.9:80", "IPv4 comes first");
+        assert_eq!(of(&push, "slow.test", clock.now()), None);
+        assert!(ask(&push, "good.test", clock.now()));
+        assert!(ask(&push, "slow.test", clock.now()));
+        drop(slow);
+        task.abort();
+    }
+
+    #[tokio::test]
+    async fn names_without_an_allowed_address_are_refused_until_they_are_tried_again() {
+        let (push, clock) = (Push::new(&PushSettings::default()), Clock::set(0));
+        let (missed, mut resolved) = mpsc::channel(8);
+        assert!(ask(&push, "far.test", clock.now()));
+        assert!(ask(&push, "bad.test", clock.now()));
+        let (lookup, _open) = lookup();
+        let task = tokio::spawn(run(push.clone(), clock.clone(), lookup, missed));
+        while ask(&push, "far.test", clock.now()) || ask(&push, "bad.test", clock.now()) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((push.stats().unresolved.get()), 1);
+        clock.advance(RETRY_AFTER_MS);
+        assert!(!ask(&push, "far.test", clock.now()));
+        clock.advance(1);
+        assert!(ask(&push, "far.test", clock.now()));
+        ask_and_miss(&push, "good.test", clock.now());
+        resolved.recv().await.unwrap();
+        task.abort();
+    }
+
+    #[test]
+    fn a_name_is_looked_up_anew_by_one_question_of_many() {
+        let named = Named::new("good.test", 80);
+        assert_eq!(named.look(Millis(0)), Look::Taken);
+        named.settle(Some([127, 0, 0, 1].into()), Millis(0));
+        assert_eq!(named.look(Millis(ANEW_AFTER_MS)), Look::Taken);
+        assert_eq!(named.look(Millis(ANEW_AFTER_MS + 1)), Look::Ask);
+        assert_eq!(named.look(Millis(ANEW_AFTER_MS + 1)), Look::Taken);
+        assert!(named.address().is_some(), "the old one serves until the new one is known");
     }
 }

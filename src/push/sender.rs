@@ -29,6 +29,8 @@ use crate::{
 
 /// Packets that are sent before the acknowledgements that came are taken in.
 const PORTION: usize = 32;
+/// Portions before other tasks get their turn.
+const PORTIONS_IN_A_ROW: usize = 4;
 /// Acknowledgements that are taken in before something else gets its turn.
 const MOST_ACKS_IN_A_ROW: usize = 128;
 /// Milliseconds between two looks for subscribers whose time is over.
@@ -60,7 +62,7 @@ impl Sender {
     /// Pushes until `stopped`. Packets that wait for their acknowledgement then are given up.
     pub async fn run(self, stopped: CancellationToken) {
         let (missed, resolved) = mpsc::channel(MOST_MISSED);
-        let names = resolver::run(self.push.clone(), self.clock.clone(), resolver::system, missed);
+        let names = resolver::run(self.push.clone(), self.clock.clone(), Arc::new(resolver::system), missed);
         let settings = &self.push.0.settings;
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let schedule = Schedule::new(ms(settings.first_delay), ms(settings.interval));
@@ -138,11 +140,13 @@ impl Pushing {
     /// Sends the newest list to those who get the same.
     async fn push_group(&mut self, service: &Arc<Service>, group: &Group, patience: &mut Patience) {
         let Some(packet) = self.build(service, &group.clusters, group.grouped) else { return };
-        for portion in group.subscribers.chunks(PORTION) {
+        for (index, portion) in group.subscribers.chunks(PORTION).enumerate() {
+            if index > 0 && index % PORTIONS_IN_A_ROW == 0 {
+                tokio::task::yield_now().await;
+            }
             let sent = self.send_portion(&packet, portion, patience).await;
             self.keep(&packet, &sent);
             self.take_acks();
-            tokio::task::consume_budget().await;
         }
     }
 
@@ -220,7 +224,7 @@ impl Pushing {
             match self.sender.socket.try_send(packet.bytes(), to) {
                 Ok(()) => return true,
                 Err(error) if is_full(&error) && patience.is_left() => {
-                    patience.wait(&self.sender.socket).await
+                    patience.wait(&self.sender.socket).await;
                 }
                 Err(error) => {
                     self.sender.push.stats().unsendable.count();
@@ -286,7 +290,7 @@ impl Pushing {
                 }
             }
             self.take_acks();
-            tokio::task::consume_budget().await;
+            tokio::task::yield_now().await;
         }
     }
 

@@ -119,6 +119,7 @@ mod tests {
         for local in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(client) = std::net::UdpSocket::bind(local) else { continue };
             let address = client.local_addr().unwrap();
+            socket.writable().await.unwrap();
             socket.try_send(b"hello", address).unwrap();
             let mut buffer = [0; 16];
             assert_eq!(client.recv(&mut buffer).unwrap(), 5);

@@ -49,7 +49,7 @@ pub struct Asked<'a> {
 }
 
 /// A host as a client names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host<'a> {
     /// By its address.
     Ip(IpAddr),
@@ -93,14 +93,18 @@ pub enum Target {
 }
 
 impl Target {
-    fn host(&self) -> Host<'_> {
+    /// The host as the client named it.
+    #[must_use]
+    pub fn host(&self) -> Host<'_> {
         match self {
             Self::Address(address) => Host::Ip(address.ip()),
             Self::Named(named) => Host::Name(&named.host),
         }
     }
 
-    fn port(&self) -> u16 {
+    /// The port there.
+    #[must_use]
+    pub fn port(&self) -> u16 {
         match self {
             Self::Address(address) => address.port(),
             Self::Named(named) => named.port,

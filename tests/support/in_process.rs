@@ -36,6 +36,8 @@ pub struct Node<S> {
     pub registry: Arc<Registry>,
     /// Stands still until it is told.
     pub clock: Clock,
+    /// Its store.
+    pub cp: cp::Handle,
     /// Of the last answer: what a connection takes for its next request.
     pub spare: HeaderMap,
     table: Table,
@@ -77,8 +79,9 @@ pub fn start() -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Respo
         own_address: "127.0.0.1:8848".into(),
         settings: Arc::new(settings),
     });
-    let (table, service) = (Table::new("/nacos"), stack::v1(api, limits));
-    Node { registry, clock, spare: HeaderMap::new(), table, service, _folder: folder }
+    let (table, cp) = (Table::new("/nacos"), api.cp.clone());
+    let service = stack::v1(api, limits);
+    Node { registry, clock, cp, spare: HeaderMap::new(), table, service, _folder: folder }
 }
 
 impl<S> Node<S>
@@ -110,6 +113,12 @@ where
     /// The answer of an entry that answers at once.
     pub fn send_now(&mut self, request: Sent) -> V1Response {
         self.send(request).now_or_never().expect("this entry answers at once")
+    }
+
+    /// Sends a request that says what client it is; gives status and text of the answer.
+    pub async fn ask_as(&mut self, agent: &'static str, method: &str, target: &str) -> (u16, String) {
+        let request = self.request(method, target, &[("user-agent", agent)]);
+        read(self.send(request).await).await
     }
 
     /// Sends a request without further headers; gives status and text of the answer.

@@ -7,7 +7,10 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use super::Switches;
-use crate::{base::java, model::status::NodeStatus};
+use crate::{
+    base::{java, json::Object},
+    model::status::NodeStatus,
+};
 
 /// Why a switch isn't set.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +94,7 @@ impl Switches {
 
     /// The whole table from JSON; what is left out has its default.
     fn read_batch(&self, text: &str) -> Result<Self, SwitchError> {
-        let mut new: Self = serde_json::from_str(text)?;
+        let Object(mut new): Object<Self> = serde_json::from_str(text)?;
         new.enable_standalone = self.enable_standalone;
         let params = [&new.http_health_params, &new.tcp_health_params];
         if params.iter().any(|params| params.min < LEAST_PAUSE_MS) {

@@ -1,16 +1,14 @@
 //! An instance with everything that is known of it, as the catalog shows it and peers send it.
 //!
-//! Source: Nacos 1.4.8 naming API, its instance as JSON; compat files `catalog-instances`, `distro-data`.
+//! Pure. Source: Nacos 1.4.8 naming API, its instance as JSON; compat files `catalog-instances`, `distro-data`.
 
 use serde::Serialize;
 
-use crate::{
-    base::clock::Clock,
-    model::{Instance, Metadata, instance::KEY_ID_GENERATOR},
-};
+use super::{Instance, Metadata, instance::KEY_ID_GENERATOR};
+use crate::base::clock::Clock;
 
 /// The application of an instance that named none.
-const DEFAULT_APP: &str = "DEFAULT";
+pub const DEFAULT_APP: &str = "DEFAULT";
 /// The way of making ids of an instance that asked for none.
 const DEFAULT_ID_GENERATOR: &str = "simple";
 
@@ -18,6 +16,8 @@ const DEFAULT_ID_GENERATOR: &str = "simple";
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WholeInstance<'a> {
+    /// Left out where a peer sent none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     instance_id: Option<String>,
     ip: &'a str,
     port: i32,

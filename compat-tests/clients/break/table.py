@@ -1,0 +1,45 @@
+"""Which breaking must make which check of which client fail. `../prove` shows that it does."""
+
+EVERY = ("java", "go", "python", "node")
+WITH_PUSH = ("java", "go", "node")
+
+# (check, clients, breaking)
+TABLE = (
+    ("register-ephemeral", EVERY, "register-without-metadata"),
+    ("register-ephemeral", ("python",), "register-answers-OK"),
+    ("register-persistent", EVERY, "persistent-as-ephemeral"),
+    ("update", EVERY, "update-swallowed"),
+    ("update", ("node",), "list-stale"),
+    ("list", EVERY, "metadata-dropped"),
+    ("list", ("go",), "weight-as-text"),
+    ("select-healthy", EVERY, "all-healthy"),
+    ("select-healthy", ("python",), "healthy-only-dropped"),
+    ("select-by-weight", ("java", "go"), "weights-one"),
+    ("subscribe", ("java", "go"), "list-without-name"),
+    ("subscribe", ("node",), "list-without-clusters"),
+    ("subscribe", ("python",), "list-stale"),
+    ("push", WITH_PUSH, "push-suppressed"),
+    ("push-empty", ("java", "go"), "push-suppressed"),
+    ("push-large", WITH_PUSH, "push-suppressed"),
+    ("services", WITH_PUSH, "services-without-count"),
+    ("groups", EVERY, "group-dropped"),
+    ("namespaces", EVERY, "namespace-dropped"),
+    ("clusters", EVERY, "clusters-dropped"),
+    ("server-status", ("java", "node"), "status-down"),
+    ("detail", ("python",), "detail-without-metadata"),
+    ("keep-alive", EVERY, "beats-swallowed"),
+    ("keep-alive", ("java",), "beats-unknown"),
+    ("comes-back", EVERY, "beats-swallowed"),
+    ("gone-after-kill", EVERY, "kept-beating"),
+    ("gone-after-kill-short", EVERY, "kept-beating"),
+    ("deregister", EVERY, "deregister-swallowed"),
+)
+
+
+def breakings_of(client):
+    """The breakings of a client, each with the checks that it must make fail."""
+    found = {}
+    for check, clients, breaking in TABLE:
+        if client in clients:
+            found.setdefault(breaking, []).append(check)
+    return found
