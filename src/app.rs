@@ -89,6 +89,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
         clock: clock.clone(),
     };
     let cp = cp::Handle::open(&settings.data_dir, applied.clone())?;
+    let services = applied.registry.len();
     let stopped = CancellationToken::new();
     let tasks = TaskTracker::new();
     let sweeps = spawn_health(&tasks, &stopped, &applied, &changes, &settings);
@@ -125,6 +126,13 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
         connections: &meters.connections,
     };
     let serving = tokio::spawn(server.run(listener, stopped.clone(), settings.stop_grace));
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        address = %format_args!("{}:{port}", own.host),
+        data = %settings.data_dir.display(),
+        services,
+        "serving"
+    );
     println!("ready http://{}:{port}{context_path}", own.host);
     signals.stop().await;
     tracing::info!("stopping: requests under way are finished");

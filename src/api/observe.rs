@@ -20,6 +20,7 @@ use super::{
     routes::{Outcome, Pending},
 };
 use crate::{
+    base::process::Usage,
     cp::{StoreHealth, WriterStats},
     health::sweep::SweepStats,
     model::{Instance, Registry, status::NodeStatus},
@@ -27,8 +28,9 @@ use crate::{
         Meters,
         beats::Effect,
         logs::Logs,
-        metrics::{self, Kind, PushEvents, PushReadings, Readings, Sizes, StoreReadings},
+        metrics,
         nacos_monitor::NacosMonitor,
+        readings::{Kind, PushEvents, PushReadings, Readings, Sizes, StoreReadings},
         ready::{self, Naming, Parts, State},
     },
     push::Push,
@@ -92,7 +94,7 @@ fn page(api: &Api, media_type: &'static str, more: More) -> Pending {
     let made = async move {
         let _alone = meters.reading.lock().await;
         let made = tokio::task::spawn_blocking(move || {
-            let readings = Readings { sizes: sizes(&registry), ..readings };
+            let readings = Readings { sizes: sizes(&registry), usage: Usage::read(), ..readings };
             let more = more(&readings);
             metrics::text(readings, more)
         });
@@ -120,7 +122,7 @@ fn parts(api: &Api) -> Parts {
     Parts { naming, store }
 }
 
-/// All but the sizes.
+/// All that is had without looking around: sizes and usage are still missing.
 fn readings(api: &Api) -> Readings {
     let Sight { meters, sweeps, logs, started, .. } = &api.sight;
     let parts = parts(api);
@@ -138,6 +140,7 @@ fn readings(api: &Api) -> Readings {
         store: StoreReadings { up: parts.store == State::Up, writes: jobs, commits, failures },
         log_lines_dropped: logs.dropped(),
         started: *started,
+        usage: Usage::default(),
     }
 }
 

@@ -6,3 +6,4 @@ pub mod java;
 pub mod json;
 pub mod machine;
 pub mod net;
+pub mod process;

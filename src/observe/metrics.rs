@@ -2,7 +2,7 @@
 //!
 //! Pure: what was read from the parts of the server goes in, a text comes out. Counters run from the start of the
 //! process. `endpoint` is the path of a route without the context path, so there are as many as routes; those that
-//! answered nothing yet are left out.
+//! answered nothing yet are left out. What never becomes a request, a head that can't be read for one, isn't counted.
 //!
 //! | name | type | labels | what it says |
 //! | --- | --- | --- | --- |
@@ -18,7 +18,7 @@
 //! | `nacre_expired_instances_total` | counter | `step` | for want of beats turned `unhealthy`, were `removed` |
 //! | `nacre_push_subscribers` | gauge | | clients that get pushes |
 //! | `nacre_push_waiting` | gauge | | packets that wait for their acknowledgement |
-//! | `nacre_push_events_total` | counter | `event` | packets: `sent`, `resent`, `acked`, `failed` (nobody acknowledged it), `unsendable`, `sent_once` (too many waited for it to be sent again); lists `too_large` for a packet; datagrams that were a `strange_ack`; subscriptions `refused`; host names `unresolved` |
+//! | `nacre_push_events_total` | counter | `event` | what happened to pushes: `sent`, `acked` and others, see [`super::readings::PushEvents`] |
 //! | `nacre_push_ack_seconds_total` | counter | | from sending to acknowledgement, of all acknowledged packets together |
 //! | `nacre_push_slowest_ack_seconds` | gauge | | the longest of these |
 //! | `nacre_store_up` | gauge | | 1 while persistent data can be written, 0 while writes fail |
@@ -28,11 +28,11 @@
 //! | `nacre_log_lines_dropped_total` | counter | | log lines that nobody read fast enough |
 //! | `nacre_build_info` | gauge | `version` | always 1 |
 //! | `process_start_time_seconds` | gauge | | when the process started, in seconds since 1970 |
+//! | `process_cpu_seconds_total` | counter | | time on processors, of all threads |
+//! | `process_resident_memory_bytes` | gauge | | memory in use that isn't swapped out |
+//! | `process_open_fds` | gauge | | open files, connections included |
 
-use std::{
-    fmt,
-    time::{Duration, SystemTime},
-};
+use std::{fmt, time::SystemTime};
 
 use prometheus_client::{
     collector::Collector,
@@ -43,120 +43,14 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::requests::{Answered, BOUNDS, CLASSES};
+use super::{
+    readings::{PushReadings, Readings, Sizes, StoreReadings},
+    requests::{Answered, BOUNDS, CLASSES},
+};
+use crate::base::process::Usage;
 
 /// `Content-Type` of the text.
 pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
-
-/// Everything that the metrics show, as it was when somebody looked.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Readings {
-    /// Answers by route.
-    pub requests: Vec<Answered>,
-    /// Open connections.
-    pub connections: u64,
-    /// Connections so far.
-    pub connections_accepted: u64,
-    /// Naming answers.
-    pub ready: bool,
-    /// What is registered.
-    pub sizes: Sizes,
-    /// Beats by label of what they did.
-    pub beats: [(&'static str, u64); 3],
-    /// Instances that turned unhealthy for want of beats.
-    pub expired_unhealthy: u64,
-    /// Instances that were removed for want of beats.
-    pub expired_removed: u64,
-    /// Pushes.
-    pub push: PushReadings,
-    /// The store.
-    pub store: StoreReadings,
-    /// Log lines that were dropped.
-    pub log_lines_dropped: u64,
-    /// When the process started.
-    pub started: SystemTime,
-}
-
-/// Counts of one kind of instances.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kind {
-    /// All.
-    pub instances: u64,
-    /// Healthy ones.
-    pub healthy: u64,
-}
-
-/// What is registered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
-    /// Services.
-    pub services: u64,
-    /// Instances that live by beats.
-    pub ephemeral: Kind,
-    /// Instances that stay.
-    pub persistent: Kind,
-}
-
-/// Pushes of changed lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PushReadings {
-    /// Clients that get them.
-    pub subscribers: u64,
-    /// Packets that wait for their acknowledgement.
-    pub waiting: u64,
-    /// Counts by event.
-    pub events: PushEvents,
-    /// From sending to acknowledgement, of all acknowledged packets together.
-    pub ack_time: Duration,
-    /// The longest of these.
-    pub slowest_ack: Duration,
-}
-
-/// Counts of what happened to pushes; the table above says what each means.
-#[expect(missing_docs, reason = "each is its label")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PushEvents {
-    pub sent: u64,
-    pub resent: u64,
-    pub acked: u64,
-    pub failed: u64,
-    pub unsendable: u64,
-    pub sent_once: u64,
-    pub too_large: u64,
-    pub strange_ack: u64,
-    pub refused: u64,
-    pub unresolved: u64,
-}
-
-impl PushEvents {
-    fn by_label(self) -> [(&'static str, u64); 10] {
-        [
-            ("sent", self.sent),
-            ("resent", self.resent),
-            ("acked", self.acked),
-            ("failed", self.failed),
-            ("unsendable", self.unsendable),
-            ("sent_once", self.sent_once),
-            ("too_large", self.too_large),
-            ("strange_ack", self.strange_ack),
-            ("refused", self.refused),
-            ("unresolved", self.unresolved),
-        ]
-    }
-}
-
-/// The store of persistent data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreReadings {
-    /// The latest write worked.
-    pub up: bool,
-    /// Durable changes.
-    pub writes: u64,
-    /// Transactions that succeeded.
-    pub commits: u64,
-    /// Transactions that failed.
-    pub failures: u64,
-}
 
 /// The text for these readings, and for what else a collector has to say.
 #[must_use]
@@ -184,8 +78,7 @@ impl Collector for Readings {
         page.counter("nacre_log_lines_dropped", "Log lines nobody read fast enough", self.log_lines_dropped)?;
         let version: Labels<'_> = &[("version", env!("CARGO_PKG_VERSION"))];
         page.gauges("nacre_build_info", "Always 1", &[(version, 1)])?;
-        let since = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        page.gauge("process_start_time_seconds", "Seconds since 1970", since.as_secs())
+        self.encode_process(&mut page)
     }
 }
 
@@ -222,6 +115,19 @@ impl Readings {
         page.gauge("nacre_push_slowest_ack_seconds", "The longest of these", slowest_ack.as_secs_f64())
     }
 
+    fn encode_process(&self, page: &mut Page<'_>) -> fmt::Result {
+        let since = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        page.gauge("process_start_time_seconds", "Seconds since 1970", since.as_secs())?;
+        let Usage { resident_bytes, open_files, processor_time } = self.usage;
+        if let Some(time) = processor_time {
+            page.counter("process_cpu_seconds", "Time on processors", time.as_secs_f64())?;
+        }
+        if let Some(bytes) = resident_bytes {
+            page.gauge("process_resident_memory_bytes", "Memory that isn't swapped out", bytes)?;
+        }
+        open_files.map_or(Ok(()), |files| page.gauge("process_open_fds", "Open files", files))
+    }
+
     fn encode_store(&self, page: &mut Page<'_>) -> fmt::Result {
         let StoreReadings { up, writes, commits, failures } = self.store;
         page.gauge("nacre_store_up", "1 while persistent data can be written", u64::from(up))?;
@@ -239,7 +145,7 @@ impl Page<'_> {
         write(&mut self.0.encode_descriptor(name, help, None, kind)?)
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
+    fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue + Copy) -> fmt::Result {
         self.family(name, help, MetricType::Gauge, &mut |metric| metric.encode_gauge(&value))
     }
 
@@ -249,7 +155,7 @@ impl Page<'_> {
         })
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: impl EncodeCounterValue) -> fmt::Result {
+    fn counter(&mut self, name: &str, help: &str, value: impl EncodeCounterValue + Copy) -> fmt::Result {
         self.family(name, help, MetricType::Counter, &mut |metric| count(metric, &value))
     }
 
@@ -299,10 +205,13 @@ fn count(metric: &mut MetricEncoder<'_>, value: &impl EncodeCounterValue) -> fmt
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, time::Duration};
 
     use super::*;
-    use crate::observe::requests::Label;
+    use crate::observe::{
+        readings::{Kind, PushEvents},
+        requests::Label,
+    };
 
     fn readings() -> Readings {
         let list = Answered {
@@ -330,6 +239,11 @@ mod tests {
             store: StoreReadings { up: false, writes: 12, commits: 13, failures: 14 },
             log_lines_dropped: 15,
             started: SystemTime::UNIX_EPOCH + Duration::from_secs(16),
+            usage: Usage {
+                resident_bytes: Some(19),
+                open_files: Some(20),
+                processor_time: Some(Duration::from_millis(2_100)),
+            },
         }
     }
 
@@ -383,6 +297,9 @@ mod tests {
             "nacre_log_lines_dropped_total 15",
             concat!("nacre_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
             "process_start_time_seconds 16",
+            "process_resident_memory_bytes 19",
+            "process_open_fds 20",
+            "process_cpu_seconds_total 2.1",
         ] {
             assert!(text.lines().any(|known| known == line), "{line}\n{text}");
         }

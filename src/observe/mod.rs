@@ -16,6 +16,7 @@ pub mod logs;
 mod meters;
 pub mod metrics;
 pub mod nacos_monitor;
+pub mod readings;
 pub mod ready;
 pub mod requests;
 mod sharded;

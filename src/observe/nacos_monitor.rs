@@ -6,7 +6,7 @@ use std::fmt;
 
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, metrics::MetricType};
 
-use super::metrics::{PushReadings, Sizes};
+use super::readings::{PushReadings, Sizes};
 
 /// Values of the family `nacos_monitor`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ mod tests {
     use prometheus_client::{encoding::prometheus_text, registry::Registry};
 
     use super::*;
-    use crate::observe::metrics::{Kind, PushEvents};
+    use crate::observe::readings::{Kind, PushEvents};
 
     fn text(monitor: NacosMonitor) -> String {
         let mut registry = Registry::default();

@@ -2,7 +2,7 @@
 //!
 //! Pure. Only naming that doesn't answer makes a node unready. All other trouble is a line under a good status: a
 //! probe that took a node with a full disk out of service would take them all, and with them the lists that clients
-//! live by.
+//! live by. While a node loads its store it answers nothing at all, this neither.
 //!
 //! The text has one line per part, `NAME: STATE`, where a state in order is `up`:
 //!
@@ -18,8 +18,6 @@ use std::{fmt::Write as _, time::SystemTime};
 pub enum Naming {
     /// Yes.
     Up,
-    /// Not yet: data is being loaded.
-    Loading,
     /// No longer: the node is being stopped, what is under way is finished.
     Draining,
     /// Not by the status that an operator gave the node.
@@ -66,7 +64,6 @@ const LONGEST_LINE: usize = 500;
 pub fn judge(parts: &Parts) -> Readiness {
     let naming = match parts.naming {
         Naming::Up => "up",
-        Naming::Loading => "loading",
         Naming::Draining => "draining",
         Naming::Status(status) => status,
     };
@@ -119,11 +116,7 @@ mod tests {
 
     #[test]
     fn naming_that_does_not_answer_is() {
-        for (naming, word) in [
-            (Naming::Loading, "loading"),
-            (Naming::Draining, "draining"),
-            (Naming::Status("READ_ONLY"), "READ_ONLY"),
-        ] {
+        for (naming, word) in [(Naming::Draining, "draining"), (Naming::Status("READ_ONLY"), "READ_ONLY")] {
             assert_eq!(judged(naming, State::Up), (false, format!("naming: {word}\nstore: up\n")));
         }
     }
