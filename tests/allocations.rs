@@ -104,3 +104,12 @@ fn a_registration_allocates_no_more_in_a_large_service() {
     // One more level of the tree of instances for each factor of some ten.
     assert!(small.count_total <= 12 && large.count_total <= small.count_total + 4, "{small:?} {large:?}");
 }
+
+#[test]
+fn an_instance_takes_a_few_hundred_bytes() {
+    let mut node = in_process::start();
+    fill(&mut node, 10);
+    let counts = measure(|| fill(&mut node, 5_000));
+    let bytes = counts.bytes_current / 4_990;
+    assert!(bytes < 450, "{bytes} bytes an instance");
+}

@@ -15,8 +15,7 @@ use super::{
 use crate::{
     cp::{Change, Gone, Scope},
     model::{
-        Instance, InstanceKey, Service, ServiceKey, cluster::HealthChecker, name::DEFAULT_CLUSTER,
-        registry::Place,
+        InstanceKey, Service, ServiceKey, cluster::HealthChecker, name::DEFAULT_CLUSTER, registry::Place,
     },
 };
 
@@ -37,8 +36,7 @@ pub fn update(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     match super::instance::find(&service.state(), &key).filter(|instance| instance.port == port) {
         None => Ok(Pending::Done(Reply::OK)),
         Some(instance) if instance.ephemeral => {
-            let is_it = |other: &Instance| *other == **instance && other.ephemeral;
-            api.registry.set_health(&service, |other| is_it(other).then_some(healthy));
+            api.registry.set_health_of(&service, &key, healthy);
             Ok(Pending::Done(Reply::OK))
         }
         Some(_) => Ok(store(api, &service.key, &key, healthy)),
