@@ -374,3 +374,25 @@ async fn odd_keys_and_agents_get_a_clear_text() {
     }
     assert_eq!(hosts(&mut node).await, ["e a:1 DEFAULT 1.0 true {}"]);
 }
+
+#[tokio::test]
+async fn entries_of_an_instance_are_served_under_api_but_not_the_other_way_round() {
+    let mut node = start();
+    let status = async |node: &mut Node<_>, method, path| node.ask(method, &format!("/v1/ns/{path}")).await.0;
+    assert_eq!(status(&mut node, "POST", "api?serviceName=s&ip=a&port=1").await, 200);
+    assert_eq!(status(&mut node, "PATCH", "api/?serviceName=s&ip=a&port=1").await, 200);
+    assert_eq!(status(&mut node, "PUT", "api/metadata/batch?serviceName=s&metadata=a%3Db").await, 200);
+    for (method, path) in [
+        ("GET", "instance/srvIPXT?dom=s"),
+        ("GET", "instance/allDomNames"),
+        ("PUT", "api/clientBeat?dom=s"),
+        ("POST", "api/metadata/batch"),
+        ("GET", "api/beat"),
+        ("HEAD", "api/list?serviceName=s"),
+        ("GET", "api/regService"),
+        ("GET", "api/srvIPXT/more"),
+        ("GET", "apis"),
+    ] {
+        assert_eq!(status(&mut node, method, path).await, 501, "{method} {path}");
+    }
+}

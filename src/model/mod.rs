@@ -13,6 +13,7 @@ pub mod checksum;
 pub mod cluster;
 pub mod health_checker;
 pub mod instance;
+pub mod key;
 pub mod list;
 pub mod metadata;
 pub mod name;
@@ -25,7 +26,8 @@ pub mod status;
 pub mod switches;
 pub mod whole_instance;
 
-pub use instance::{Instance, InstanceKey};
+pub use instance::Instance;
+pub use key::InstanceKey;
 pub use metadata::Metadata;
 pub use name::ServiceKey;
 pub use registry::Registry;
