@@ -15,12 +15,6 @@ pub fn of(place: Place<'_>) -> String {
     [PREFIX, place.namespace, SEPARATOR, place.name].concat()
 }
 
-/// What a key names, for people: without what all keys begin with.
-#[must_use]
-pub fn shown(key: &str) -> &str {
-    key.strip_prefix(PREFIX).unwrap_or(key)
-}
-
 /// What a key says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key<'a> {
