@@ -104,51 +104,64 @@ def load(a, folder):
     server.stop()
 
 
+POLLER = """
+import http.client, sys, time
+host, port, path, period = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+c = http.client.HTTPConnection(host, port, timeout=60)
+print("polling", flush=True)
+took = []
+next_at = time.monotonic()
+try:
+    while True:
+        next_at = max(next_at + period, time.monotonic())
+        time.sleep(max(0, next_at - time.monotonic()))
+        start = time.monotonic()
+        c.request("GET", path, headers={"User-Agent": "Nacos-Java-Client:v1.4.8"})
+        size = len(c.getresponse().read())
+        took.append(time.monotonic() - start)
+except KeyboardInterrupt:
+    took.sort()
+    print(len(took), 1000 * took[len(took) // 2], 1000 * took[len(took) * 99 // 100], size)
+"""
+
+
+def polling(server, path, period):
+    """A process of its own that asks for `path` every `period` seconds."""
+    child = subprocess.Popen([sys.executable, "-c", POLLER, server.host, str(server.port), path, str(period)], stdout=subprocess.PIPE, text=True)
+    child.stdout.readline()
+    return child
+
+
+def polled(child):
+    """Stops it: count of answers, median and p99 in ms, bytes of the last one."""
+    child.send_signal(signal.SIGINT)
+    return [float(x) for x in child.stdout.readline().split()]
+
+
 def growth(a, folder):
-    """Registers ever more instances into one service; a poller asks for the whole list ten times a second, a subscriber waits for pushes."""
+    """Registering into one service of ever more instances: wrk writes, one process polls the whole list ten times a second and is
+    subscribed to pushes, another polls a small list."""
     server = nacre(folder)
-    done = threading.Event()
+    client = Client(server)
+    client.register("other", "10.0.0.1")
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind(("127.0.0.1", 0))
-    big = "growing"
-    others = []
-
-    def poll():
-        client = Client(server)
-        while not done.wait(0.1):
-            client.call("GET", "/instance/list", serviceName=big, udpPort=udp.getsockname()[1], clientIP="127.0.0.1")
-
-    def poll_other():
-        client = Client(server)
-        client.register("other", "10.0.0.1")
-        while not done.wait(0.01):
-            start = time.monotonic()
-            client.call("GET", "/instance/list", serviceName="other")
-            others.append((time.monotonic(), time.monotonic() - start))
-
-    client = Client(server)
-    count, steps = 0, []
-    threads = [threading.Thread(target=f) for f in (poll, poll_other)]
-    for mark in (1000, 2000, 5000, 10000, 20000, 30000, 40000, 50000):
-        while count < mark - 500:
-            client.register(big, address(count), 8080 + count // 60000)
+    rates, count = [], 0
+    for mark in (1000, 5000, 20000, 50000):
+        while count < mark:
+            client.register("bench-0", "10.0.%d.%d" % (count // 250 % 250, count % 250 + 1), 8000 + count // 62500)
             count += 1
-        if mark == 1000:
-            for t in threads:
-                t.start()
-            time.sleep(1)
-        start = time.monotonic()
-        for _ in range(500):
-            client.register(big, address(count), 8080 + count // 60000)
-            count += 1
-        took = time.monotonic() - start
-        slow = sorted(x for at, x in others if at >= start)
-        steps.append(500 / took)
-        print("%6d instances: %7.0f registrations/s, other list p99 %.1f ms" % (count, 500 / took, 1000 * slow[int(len(slow) * 0.99)] if slow else 0), flush=True)
-    done.set()
-    for t in threads:
-        t.join()
-    print("factor from 1,000 to 50,000: %.2f; memory %.0f MiB" % (steps[0] / steps[-1], server.memory()))
+        base = "/nacos/v1/ns/instance/list?serviceName="
+        rate = []
+        for _ in range(a.rounds):
+            whole = polling(server, base + "bench-0&clientIP=127.0.0.1&udpPort=%d" % udp.getsockname()[1], 0.1)
+            other = polling(server, base + "other", 0.01)
+            rate.append(wrk(server, "again", a.seconds, 1, mark)[0])
+            big, small = polled(whole), polled(other)
+        rates.append(statistics.median(rate))
+        print("%6d instances: %6.0f registrations/s; whole list of %.1f MB %d times, median %.0f ms; another list p99 %.1f ms" % (
+            mark, rates[-1], big[3] / 1e6, big[0], big[1], small[2]), flush=True)
+    print("factor from 1,000 to 50,000: %.2f; memory %.0f MiB" % (rates[0] / rates[-1], server.memory()))
     server.stop()
 
 
