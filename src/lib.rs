@@ -2,31 +2,31 @@
 //!
 //! The way of a request and the arrows between the modules are drawn in `src/README.md`.
 
-/// The v1 endpoints.
+// The v1 endpoints.
 pub mod api;
-/// Builds the parts, wires them, stops them.
+// Builds the parts, wires them, stops them.
 pub mod app;
-/// What knows nothing of Nacos.
+// What knows nothing of Nacos.
 pub mod base;
-/// Command line: words in, exit code out.
+// Command line: words in, exit code out.
 pub mod cli;
-/// Settings: typed values from file, environment and command line.
+// Settings: typed values from file, environment and command line.
 pub mod config;
-/// Persistent data: what must survive a restart, durable before it is answered.
+// Persistent data: what must survive a restart, durable before it is answered.
 pub mod cp;
-/// Ephemeral data as peers exchange it.
+// Ephemeral data as peers exchange it.
 pub mod distro;
-/// Who is alive.
+// Who is alive.
 pub mod health;
-/// The naming model.
+// The naming model.
 pub mod model;
-/// What a person sees of the running server.
+// What a person sees of the running server.
 pub mod observe;
-/// Changed lists, by UDP to who subscribed.
+// Changed lists, by UDP to who subscribed.
 pub mod push;
-/// Accepts connections and serves them.
+// Accepts connections and serves them.
 pub mod server;
-/// The order of the layers.
+// The order of the layers.
 pub mod stack;
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Clients that send nonsense, too much, too slowly, or never read: each is turned away, the others don't notice.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod support;
 
 use std::{

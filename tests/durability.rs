@@ -4,6 +4,8 @@
 //! what it left, and asked for everything. A write that was answered must be there; the one write of each writer that
 //! was under way may be there or not. `NACRE_KILL_ROUNDS` sets how often (3 by default).
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod support;
 
 use std::{io, sync::mpsc, thread};
@@ -113,7 +115,7 @@ fn write(url: &str, writer: usize, known: &mut [Known], step: &mut usize, done: 
         *step += 1;
         let index = *step % KEYS;
         let key = Key { writer, index };
-        let gone = *step % 5 == 0 && known[index].certain.is_some();
+        let gone = step.is_multiple_of(5) && known[index].certain.is_some();
         let value = (!gone).then(|| format!("{}.5", *step % 900));
         let (method, path) = key.request(&known[index].certain, &value);
         match call(url, method, &path) {

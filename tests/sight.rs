@@ -1,5 +1,7 @@
 //! What a person sees of a running server: metrics, probes, log lines.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod support;
 
 use std::{

@@ -1,4 +1,6 @@
 //! Does the replayer notice what it should, and only that? Played against a server that does as the script says.
+
+#![allow(clippy::disallowed_types, reason = "threads without a runtime: std's own locks will do")]
 #![allow(clippy::unwrap_used)] // a test's helpers are tests, too
 
 mod fake;
