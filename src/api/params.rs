@@ -19,10 +19,13 @@ use crate::{
 /// Parameters beyond this count are not read; no client sends more than some 20.
 const MOST_PARAMETERS: usize = 1_000;
 
+/// Names and values; the Java client sends up to 14.
+type Pairs<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); 16]>;
+
 /// The decoded parameters of one request.
 #[derive(Debug)]
 pub struct Params<'a> {
-    pairs: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 16]>,
+    pairs: Pairs<'a>,
     charset: Option<&'static Encoding>,
 }
 
@@ -38,16 +41,15 @@ impl<'a> Params<'a> {
     #[must_use]
     pub fn read(query: &'a str, form: &'a [u8]) -> Self {
         let mut pairs = SmallVec::new();
-        let from_query = query.split('&').filter_map(|pair| {
+        for pair in query.split('&') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Some((decode(name.as_bytes(), Stray::Drops)?, decode(value.as_bytes(), Stray::Drops)?))
-        });
-        let from_form = form.split(|&byte| byte == b'&').filter_map(|pair| {
+            add(&mut pairs, decode_text(name), decode_text(value));
+        }
+        for pair in form.split(|&byte| byte == b'&') {
             let at = memchr::memchr(b'=', pair).unwrap_or(pair.len());
             let value = pair.get(at + 1..).unwrap_or_default();
-            Some((decode(&pair[..at], Stray::IsItself)?, decode(value, Stray::IsItself)?))
-        });
-        pairs.extend(from_query.chain(from_form).filter(|(name, _)| !name.is_empty()).take(MOST_PARAMETERS));
+            add(&mut pairs, decode(&pair[..at], Stray::IsItself), decode(value, Stray::IsItself));
+        }
         let mut params = Self { pairs, charset: None };
         params.charset = params.get("encoding").and_then(|label| Encoding::for_label(label.as_bytes()));
         if params.charset == Some(encoding_rs::UTF_8) {
@@ -192,6 +194,25 @@ enum Stray {
     Drops,
     /// It stands for itself, in a form.
     IsItself,
+}
+
+/// Takes up a pair both of whose parts could be decoded, if it has a name.
+fn add<'a>(pairs: &mut Pairs<'a>, name: Option<Cow<'a, str>>, value: Option<Cow<'a, str>>) {
+    if let (Some(name), Some(value)) = (name, value)
+        && !name.is_empty()
+        && pairs.len() < MOST_PARAMETERS
+    {
+        pairs.push((name, value));
+    }
+}
+
+/// Decodes a part of a query; nearly all have nothing to decode.
+fn decode_text(text: &str) -> Option<Cow<'_, str>> {
+    if text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
+        decode(text.as_bytes(), Stray::Drops)
+    } else {
+        Some(Cow::Borrowed(text))
+    }
 }
 
 /// Decodes `%XX` and `+`; what isn't UTF-8 then becomes U+FFFD.

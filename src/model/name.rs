@@ -74,12 +74,18 @@ pub enum NameError {
     Namespace(String),
 }
 
+/// What stands before and behind the first `@@`.
+fn split_at_separator(name: &str) -> Option<(&str, &str)> {
+    let at = memchr::memmem::find(name.as_bytes(), SEPARATOR.as_bytes())?;
+    Some((&name[..at], &name[at + SEPARATOR.len()..]))
+}
+
 /// Checks that `name` reads as `group@@service`; what it names need not exist.
 ///
 /// # Errors
 /// [`NameError::Format`] or [`NameError::EmptyGroup`].
 pub fn check_format(name: &str) -> Result<(), NameError> {
-    match name.split_once(SEPARATOR) {
+    match split_at_separator(name) {
         Some((_, rest)) if rest.chars().all(|letter| letter == '@') && rest.len() % 2 == 0 => {
             Err(NameError::Format)
         }
