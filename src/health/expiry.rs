@@ -15,13 +15,19 @@ pub enum Verdict {
     Gone,
 }
 
+/// Whether it has been silent for longer than its time-out, whatever its health.
+#[must_use]
+pub fn is_silent(instance: &Instance, now: Millis) -> bool {
+    now.since(instance.last_beat()) > instance.unhealthy_after_ms
+}
+
 /// Judges one instance at `now`; a silence as long as the time-out is still in time.
 #[must_use]
 pub fn judge(instance: &Instance, now: Millis) -> Verdict {
     let silence = now.since(instance.last_beat());
     if silence > instance.delete_after_ms {
         Verdict::Gone
-    } else if instance.healthy() && silence > instance.unhealthy_after_ms {
+    } else if instance.healthy() && is_silent(instance, now) {
         Verdict::Unhealthy
     } else {
         Verdict::Stays

@@ -15,7 +15,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::expiry::{Verdict, judge};
+use super::expiry::{Verdict, is_silent, judge};
 use crate::{
     base::clock::{Clock, Millis},
     model::{Instance, Registry, Service, State, change::Changes, list::is_protected},
@@ -131,7 +131,8 @@ impl Sweeper {
             }
         }
         if unhealthy > 0 {
-            let silent = |instance: &Instance| instance.ephemeral && verdict(instance) == Verdict::Unhealthy;
+            // Those that go are as silent, and go next.
+            let silent = |instance: &Instance| instance.ephemeral && is_silent(instance, now);
             if looks_the_same(&state, silent) {
                 // No list shows a difference, so nobody is told.
                 let _ = service.set_health(|instance| silent(instance).then_some(false));

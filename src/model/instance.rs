@@ -163,23 +163,29 @@ impl Instance {
     /// Health as beats and checks have it, without protection.
     #[must_use]
     pub fn healthy(&self) -> bool {
-        self.healthy.load(Atomic::Relaxed)
+        self.healthy.load(Atomic::SeqCst)
     }
 
     /// Sets the health; callers hold the service's write lock, since a change must make a new revision.
     pub fn set_healthy(&self, healthy: bool) {
-        self.healthy.store(healthy, Atomic::Relaxed);
+        self.healthy.store(healthy, Atomic::SeqCst);
     }
 
     /// When the last beat or registration came.
     #[must_use]
     pub fn last_beat(&self) -> Millis {
-        Millis(self.last_beat.load(Atomic::Relaxed))
+        Millis(self.last_beat.load(Atomic::SeqCst))
     }
 
-    /// Notes a beat.
+    /// Notes a beat that the instance whose place this one took has got meanwhile.
+    pub(super) fn inherit_beat(&self, before: &Self) {
+        self.last_beat.fetch_max(before.last_beat().0, Atomic::SeqCst);
+    }
+
+    /// Notes a beat. Whoever looks at the health after it and whoever sets the health before looking at the time
+    /// can't both miss the other: both cells are sequentially consistent.
     pub fn beat(&self, now: Millis) {
-        self.last_beat.store(now.0, Atomic::Relaxed);
+        self.last_beat.store(now.0, Atomic::SeqCst);
     }
 
     /// What clients are told to leave between beats, in milliseconds.

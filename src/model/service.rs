@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use imbl::OrdSet;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use super::{
     Instance, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers, selector::Selector,
@@ -158,6 +159,8 @@ pub struct Draft {
     pub persistent: Instances,
     /// What the writer changed.
     pub touched: Touched,
+    /// Instances and those that took their places; beats may come to the former until this is published.
+    replaced: SmallVec<[(Arc<Instance>, Arc<Instance>); 1]>,
 }
 
 /// What a write changed, and so what must be made anew.
@@ -189,7 +192,10 @@ impl Draft {
 
     /// Puts an instance in the place of the one of its kind with its key.
     pub fn put(&mut self, instance: Instance) {
-        self.of_kind(instance.ephemeral).insert(Arc::new(instance));
+        let instance = Arc::new(instance);
+        if let Some(before) = self.of_kind(instance.ephemeral).insert(Arc::clone(&instance)) {
+            self.replaced.push((before, instance));
+        }
         self.touched.instances = true;
     }
 
@@ -267,6 +273,7 @@ impl Service {
             ephemeral: before.ephemeral.clone(),
             persistent: before.persistent.clone(),
             touched: Touched::default(),
+            replaced: SmallVec::new(),
         };
         let result = change(&mut draft);
         let touched = draft.touched;
@@ -281,11 +288,17 @@ impl Service {
                 checksum_is_old: !anew && (before.checksum_is_old || touched.health),
                 answers: Answers::default(),
             }));
+            // From here on a beat finds the new ones; what came to the old ones in between counts.
+            for (before, instance) in &draft.replaced {
+                instance.inherit_beat(before);
+            }
         }
         Ok((result, touched))
     }
 
     /// Sets the health of instances: `decide` gives the wanted health of each, or nothing to leave it.
+    ///
+    /// It is asked again after the health has been set: a beat that came in between saw the old one, and wins.
     ///
     /// # Errors
     /// [`Removed`] if the service is gone.
@@ -301,9 +314,12 @@ impl Service {
             // The checksum keeps the health of the last change of the list.
             let _ = current.checksum(&name);
             for instance in current.instances() {
-                if let Some(healthy) = changes(instance) {
-                    instance.set_healthy(healthy);
+                let Some(healthy) = changes(instance) else { continue };
+                instance.set_healthy(healthy);
+                if decide(instance) == Some(healthy) {
                     draft.touched.health = true;
+                } else {
+                    instance.set_healthy(!healthy);
                 }
             }
         })?;
