@@ -56,8 +56,8 @@ async fn services_have_the_checksums_of_the_real_server() {
             let (status, body) = node.ask(&method, &target).await;
             assert_eq!((status, body.as_str()), (200, "ok"), "{note}: {method} {target}");
         }
-        let of =
-            BTreeMap::from([("namespaceId".to_owned(), namespace_id), ("serviceName".to_owned(), service)]);
+        let of = [("namespaceId", namespace_id), ("serviceName", service)];
+        let of = BTreeMap::from(of.map(|(name, value)| (name.to_owned(), Value::from(value))));
         let (_, body) = node.ask("PUT", &format!("/v1/ns/service/checksum?{}", query(&of))).await;
         assert_eq!(body, format!("{{\"checksum\":\"{checksum}\"}}"), "{note}");
     }
