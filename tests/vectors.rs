@@ -54,7 +54,7 @@ async fn services_have_the_checksums_of_the_real_server() {
         for (method, path, parameters) in requests {
             let target = format!("{}?{}", path.trim_start_matches("/nacos"), query(&parameters));
             let (status, body) = node.ask(&method, &target).await;
-            assert_eq!((status, body.as_str()), (200, "ok"), "{note}: {method} {target}");
+            assert_eq!(status, 200, "{note}: {method} {target}: {body}");
         }
         let of = [("namespaceId", namespace_id), ("serviceName", service)];
         let of = BTreeMap::from(of.map(|(name, value)| (name.to_owned(), Value::from(value))));
