@@ -17,11 +17,10 @@ use crate::{
     base::jackson::{self, Scalar},
     cp::{Change, Scope},
     model::{
-        Instance, InstanceKey, Registry, ServiceKey,
+        Instance, InstanceKey, Instances, Registry, ServiceKey,
         metadata::{self, Entries},
         name::DEFAULT_CLUSTER,
         registry::Place,
-        service::Instances,
     },
 };
 
