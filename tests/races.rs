@@ -45,31 +45,38 @@ fn what_many_register_and_remove_at_once_is_what_a_restart_finds() {
         let node = start();
         let start = Barrier::new(WRITERS);
         let acknowledged: Vec<Weights> = thread::scope(|scope| {
-            let writers: Vec<_> = (0..WRITERS).map(|writer| {
-                let (mut door, start) = (node.another_door(), &start);
-                scope.spawn(move || {
-                    let (runtime, mut random, mut known) = (runtime(), seed * 1_000 + writer, Weights::new());
-                    start.wait();
-                    for step in 1..=STEPS {
-                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                        let (port, adds) = (1 + (random >> 33) % PORTS, (random >> 40) % 3 > 0);
-                        let ip = if port == PORTS { "10.0.0.9".into() } else { format!("10.0.0.{writer}") };
-                        let target = format!("/v1/ns/instance?serviceName=s&ephemeral=false&ip={ip}&port={port}");
-                        let key = (ip, i32::try_from(port).unwrap());
-                        let answer = if adds {
-                            let weight = f64::from(u32::try_from(step).unwrap());
-                            known.insert(key, weight);
-                            runtime.block_on(door.ask("POST", &format!("{target}&weight={weight}")))
-                        } else {
-                            known.remove(&key);
-                            runtime.block_on(door.ask("DELETE", &target))
-                        };
-                        assert_eq!(answer, (200, "ok".into()));
-                    }
-                    known.retain(|(ip, _), _| ip != "10.0.0.9");
-                    known
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let (mut door, start) = (node.another_door(), &start);
+                    scope.spawn(move || {
+                        let (runtime, mut random, mut known) =
+                            (runtime(), seed * 1_000 + writer, Weights::new());
+                        start.wait();
+                        for step in 1..=STEPS {
+                            random = random
+                                .wrapping_mul(6_364_136_223_846_793_005)
+                                .wrapping_add(1_442_695_040_888_963_407);
+                            let (port, adds) = (1 + (random >> 33) % PORTS, (random >> 40) % 3 > 0);
+                            let ip =
+                                if port == PORTS { "10.0.0.9".into() } else { format!("10.0.0.{writer}") };
+                            let target =
+                                format!("/v1/ns/instance?serviceName=s&ephemeral=false&ip={ip}&port={port}");
+                            let key = (ip, i32::try_from(port).unwrap());
+                            let answer = if adds {
+                                let weight = f64::from(u32::try_from(step).unwrap());
+                                known.insert(key, weight);
+                                runtime.block_on(door.ask("POST", &format!("{target}&weight={weight}")))
+                            } else {
+                                known.remove(&key);
+                                runtime.block_on(door.ask("DELETE", &target))
+                            };
+                            assert_eq!(answer, (200, "ok".into()));
+                        }
+                        known.retain(|(ip, _), _| ip != "10.0.0.9");
+                        known
+                    })
                 })
-            }).collect();
+                .collect();
             writers.into_iter().map(|writer| writer.join().unwrap()).collect()
         });
         let served = weights(&node.registry);

@@ -8,13 +8,7 @@ use std::{
 use super::sweep::Sweeper;
 use crate::{
     base::clock::Clock,
-    model::{
-        Registry, Service,
-        change::Changes,
-        instance::Description,
-        registry::Place,
-        service::Beaten,
-    },
+    model::{Registry, Service, change::Changes, instance::Description, registry::Place, service::Beaten},
 };
 
 const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };

@@ -106,7 +106,8 @@ mod tests {
 
     #[test]
     fn counting_follows_what_is_put_replaced_and_removed() {
-        let mut instances: Instances = [instance(1, "0"), instance(2, "1"), instance(3, "x")].into_iter().collect();
+        let mut instances: Instances =
+            [instance(1, "0"), instance(2, "1"), instance(3, "x")].into_iter().collect();
         let next = |instances: &Instances| instances.next_counted_id();
         assert_eq!(next(&instances), InstanceId::Given("2".into()));
         let before = instances.clone();
@@ -117,6 +118,10 @@ mod tests {
         assert!(instances.remove(&instance(2, "").key()).is_some());
         assert_eq!((next(&instances), instances.len()), (InstanceId::Given("0".into()), 1));
         assert!(instances.ids.is_none() && instances.remove(&instance(2, "").key()).is_none());
-        assert_eq!((next(&before), before.len()), (InstanceId::Given("2".into()), 3), "a copy stays as it was");
+        assert_eq!(
+            (next(&before), before.len()),
+            (InstanceId::Given("2".into()), 3),
+            "a copy stays as it was"
+        );
     }
 }

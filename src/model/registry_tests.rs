@@ -36,7 +36,9 @@ fn registry() -> Registry {
 
 const WRITERS: usize = 4;
 const STEPS: usize = 3_000;
-const KEYS: usize = 3;
+const KEYS: usize = 2;
+/// Steps of a writer between two moments at which it lets the cleaner go round.
+const STEPS_A_ROUND: usize = 10;
 
 /// The services of all writers, and behind them one of each writer's own.
 fn names() -> Vec<String> {
@@ -47,10 +49,23 @@ fn names() -> Vec<String> {
 type Acknowledged = HashMap<(usize, i32), f64>;
 
 /// Registers, removes and wipes at random; gives what must be there afterwards of this writer's instances.
-fn write(registry: &Registry, names: &[String], writer: usize, mut random: Seeded) -> Acknowledged {
+fn write(
+    registry: &Registry,
+    names: &[String],
+    writer: usize,
+    mut random: Seeded,
+    rounds: &AtomicUsize,
+) -> Acknowledged {
     let (ip, own) = (format!("10.0.0.{writer}"), 2 + writer);
     let mut acknowledged = Acknowledged::new();
     for step in 1..=STEPS {
+        if step.is_multiple_of(STEPS_A_ROUND) {
+            // Never for long: the test is about what happens, not about whether.
+            let before = rounds.load(Ordering::Acquire);
+            (0..1_000)
+                .take_while(|_| rounds.load(Ordering::Acquire) == before)
+                .for_each(|_| thread::yield_now());
+        }
         let service = [0, 1, own][random.below(3)];
         let place = Place { namespace: "public", name: &names[service] };
         let port = i32::try_from(random.below(KEYS)).unwrap() + 1;
@@ -82,6 +97,7 @@ fn write(registry: &Registry, names: &[String], writer: usize, mut random: Seede
 fn nothing_acknowledged_is_lost_between_registering_removing_and_cleaning() {
     for seed in [1, 2, 3] {
         let (registry, names, done) = (registry(), names(), AtomicBool::new(false));
+        let rounds = AtomicUsize::new(0);
         let start = Barrier::new(WRITERS + 1);
         let (acknowledged, cleaned) = thread::scope(|scope| {
             let cleaner = scope.spawn(|| {
@@ -92,14 +108,15 @@ fn nothing_acknowledged_is_lost_between_registering_removing_and_cleaning() {
                         let place = Place { namespace: "public", name };
                         cleaned += usize::from(registry.remove_if(place, super::State::is_empty));
                     }
+                    rounds.fetch_add(1, Ordering::Release);
                 }
                 cleaned
             });
             let writers = [0, 1, 2, 3].map(|writer| {
-                let (registry, names, start) = (&registry, &names, &start);
+                let (registry, names, start, rounds) = (&registry, &names, &start, &rounds);
                 scope.spawn(move || {
                     start.wait();
-                    write(registry, names, writer, Seeded(seed * 100 + writer as u64))
+                    write(registry, names, writer, Seeded(seed * 100 + writer as u64), rounds)
                 })
             });
             let acknowledged = writers.map(thread::ScopedJoinHandle::join);
@@ -171,7 +188,8 @@ fn no_list_is_older_than_the_health_that_was_published_before_it_was_asked_for()
                 let read = readings.load(Ordering::Acquire);
                 published.fetch_add(1, Ordering::Release);
                 // So that the readers see many revisions, even on one core.
-                while readings.load(Ordering::Acquire) == read && !readers.iter().any(|one| one.is_finished()) {
+                while readings.load(Ordering::Acquire) == read && !readers.iter().any(|one| one.is_finished())
+                {
                     thread::yield_now();
                 }
             }

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::{
-    Instance, Instances, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers, selector::Selector,
+    Instance, Instances, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers,
+    selector::Selector,
 };
 use crate::base::{clock::Millis, java};
 

@@ -94,7 +94,8 @@ pub fn start_in(
 impl<S: Clone> Node<S> {
     /// The same node, to be asked by another thread.
     pub fn another_door(&self) -> Self {
-        let (table, service, folder) = (Arc::clone(&self.table), self.service.clone(), Arc::clone(&self.folder));
+        let (table, service, folder) =
+            (Arc::clone(&self.table), self.service.clone(), Arc::clone(&self.folder));
         let (registry, clock, cp) = (Arc::clone(&self.registry), self.clock.clone(), self.cp.clone());
         Self { registry, clock, cp, spare: HeaderMap::new(), table, service, folder }
     }
