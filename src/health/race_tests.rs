@@ -8,7 +8,13 @@ use std::{
 use super::sweep::Sweeper;
 use crate::{
     base::clock::Clock,
-    model::{Registry, Service, change::Changes, instance::Description, registry::Place, service::Beaten},
+    model::{
+        Registry, Service,
+        change::Changes,
+        instance::Description,
+        registry::Place,
+        service::{Beaten, Draft},
+    },
 };
 
 const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
@@ -29,8 +35,8 @@ fn beat(registry: &Registry, service: &Arc<Service>, port: i32, clock: &Clock) {
 
 /// As a batch of metadata does it: each instance of the draft gives way to a changed copy.
 fn change_all(registry: &Registry, service: &Arc<Service>, metadata: &str) {
-    let change = |draft: &mut crate::model::service::Draft| {
-        for instance in draft.ephemeral.clone().iter() {
+    let change = |draft: &mut Draft| {
+        for instance in &draft.ephemeral.clone() {
             let mut copy = instance.copy();
             copy.set_metadata(metadata.parse().unwrap());
             draft.put(copy);

@@ -29,7 +29,6 @@ pub mod selector;
 pub mod service;
 pub mod status;
 pub mod switches;
-pub mod whole_instance;
 
 pub use instance::Instance;
 pub use instances::Instances;

@@ -188,7 +188,8 @@ fn no_list_is_older_than_the_health_that_was_published_before_it_was_asked_for()
                 let read = readings.load(Ordering::Acquire);
                 published.fetch_add(1, Ordering::Release);
                 // So that the readers see many revisions, even on one core.
-                while readings.load(Ordering::Acquire) == read && !readers.iter().any(|one| one.is_finished())
+                while readings.load(Ordering::Acquire) == read
+                    && !readers.iter().any(thread::ScopedJoinHandle::is_finished)
                 {
                     thread::yield_now();
                 }
