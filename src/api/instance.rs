@@ -18,14 +18,13 @@ use crate::{
     base::clock::Millis,
     cp::{Change, Gone, Scope},
     model::{
-        Metadata, ServiceKey, State,
+        Instances, Metadata, ServiceKey, State,
         instance::{
             Address, Description, HIGHEST_WEIGHT, Instance, InstanceId, InstanceKey, stored_weight,
             wants_counted_id,
         },
         name::{self, DEFAULT_CLUSTER, DEFAULT_NAMESPACE},
         registry::Place,
-        service::Instances,
     },
 };
 
