@@ -7,3 +7,5 @@ pub mod json;
 pub mod machine;
 pub mod net;
 pub mod process;
+pub mod signals;
+pub mod tasks;
