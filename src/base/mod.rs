@@ -1,5 +1,6 @@
 //! What knows nothing of Nacos: numbers and hashes as Java spells them, JSON as Jackson writes it, time, the machine.
 
+pub mod burst;
 pub mod clock;
 pub mod jackson;
 pub mod java;
