@@ -56,16 +56,13 @@ fn may_go(state: &State) -> bool {
     state.is_empty() && !state.definition.outlives_its_instances()
 }
 
-/// Cleans until `stopped`; returns at once where the settings say so.
+/// Cleans until `stopped`, whatever the settings say of whether it should.
 pub async fn clean(
     clock: Clock,
     registry: Arc<Registry>,
     settings: NamingSettings,
     stopped: CancellationToken,
 ) {
-    if !settings.empty_service_auto_clean {
-        return;
-    }
     let mut found = Found::default();
     let mut wait = settings.empty_service_initial_delay;
     loop {
