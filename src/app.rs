@@ -137,7 +137,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     };
     // The last that can fail, so that a store that was opened is always closed.
     let cp = open_store(&settings, &applied, &mut signals).await?;
-    let running = start(settings, logs, doors, applied, changes, cp);
+    let running = start(&settings, logs, doors, applied, changes, cp);
     Ok(running.until_told(async || signals.next().await).await?)
 }
 
@@ -189,7 +189,7 @@ async fn open_store(
 
 /// Starts all parts; nothing of it can fail.
 fn start(
-    settings: Arc<Settings>,
+    settings: &Arc<Settings>,
     logs: Arc<Logs>,
     doors: Doors,
     applied: Applied,
@@ -199,7 +199,7 @@ fn start(
     let Doors { listener, port, host, packets, node } = doors;
     let stopped = CancellationToken::new();
     let mut tasks = Tasks::new(stopped.clone());
-    let sweeps = spawn_health(&mut tasks, &stopped, &applied, &changes, &settings);
+    let sweeps = spawn_health(&mut tasks, &stopped, &applied, &changes, settings);
     let push = Push::new(&settings.push);
     let pushing = push::Sender {
         push: push.clone(),
@@ -221,12 +221,15 @@ fn start(
         cp: cp.clone(),
         push,
         own_address: format!("{host}:{port}").into(),
-        settings: Arc::clone(&settings),
+        settings: Arc::clone(settings),
         sight: Sight { meters, sweeps, logs, stopped: stopped.clone(), started: SystemTime::now() },
     });
     let context_path = settings.server.context_path.as_str();
-    let limits =
-        Limits { max_body_bytes: settings.http.max_body_bytes, body_timeout: settings.http.body_timeout };
+    let limits = Limits {
+        max_body_bytes: settings.http.max_body_bytes,
+        body_timeout: settings.http.body_timeout,
+        max_collecting_bytes: settings.http.max_collecting_bytes,
+    };
     let server = Server {
         service: stack::v1::<Incoming>(api, limits),
         table: Arc::new(Table::new(context_path).with_prometheus(settings.server.prometheus_endpoint)),

@@ -151,8 +151,13 @@ impl Server {
     }
 
     /// Sends it this signal and waits until it has ended.
-    pub fn stop_by(mut self, signal: &str) -> (ExitStatus, Home) {
+    pub fn stop_by(self, signal: &str) -> (ExitStatus, Home) {
         self.signal(signal);
+        self.ended()
+    }
+
+    /// Waits until it has ended, after it was told to.
+    pub fn ended(mut self) -> (ExitStatus, Home) {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
