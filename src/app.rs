@@ -83,7 +83,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
     let clock = Clock::system();
     let changes = Arc::new(Changes::default());
     let applied = Applied {
-        registry: Arc::new(Registry::new(Arc::clone(&changes), settings.naming.max_name_bytes)),
+        registry: Arc::new(Registry::new(Arc::clone(&changes), (&settings.naming).into())),
         switches: Arc::default(),
         namespaces: Arc::default(),
         clock: clock.clone(),
@@ -92,7 +92,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
     let services = applied.registry.len();
     let stopped = CancellationToken::new();
     let tasks = TaskTracker::new();
-    let sweeps = spawn_health(&tasks, &stopped, &applied, &changes, &settings);
+    let sweeps = spawn_health(&tasks, &stopped, &applied, &cp, &changes, &settings);
     let push = Push::new(&settings.push);
     let pushing = push::Sender {
         push: push.clone(),
@@ -164,6 +164,7 @@ fn spawn_health(
     tasks: &TaskTracker,
     stopped: &CancellationToken,
     applied: &Applied,
+    cp: &cp::Handle,
     changes: &Arc<Changes>,
     settings: &Settings,
 ) -> Arc<SweepStats> {
@@ -173,11 +174,12 @@ fn spawn_health(
         clock: clock.clone(),
         registry: Arc::clone(&registry),
         changes: Arc::clone(changes),
+        switches: Arc::clone(&applied.switches),
         may_remove: settings.naming.expire_instance,
         stats: Arc::clone(&stats),
     };
     tasks.spawn(sweeper.run(stopped.clone()));
-    tasks.spawn(empty::clean(clock, registry, settings.naming.clone(), stopped.clone()));
+    tasks.spawn(empty::clean(clock, registry, cp.clone(), settings.naming.clone(), stopped.clone()));
     stats
 }
 

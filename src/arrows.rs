@@ -42,6 +42,33 @@ fn modules_use_only_what_their_arrows_say() {
     assert!(wrong.is_empty(), "arrows that aren't drawn:\n{}", wrong.join("\n"));
 }
 
+/// What changes persistent data in memory: for `cp` alone, which makes it durable first.
+const DURABLE_ONLY: [&str; 6] = [
+    ".put_persistent(",
+    ".remove_persistent(",
+    "registry.define(",
+    "registry.remove(",
+    "registry.forget(",
+    "draft.persistent",
+];
+
+#[test]
+fn persistent_data_change_by_way_of_cp_alone() {
+    let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
+    visit(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), "", &mut |module, file, text| {
+        let shipped = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for call in DURABLE_ONLY.iter().filter(|call| shipped.contains(**call)) {
+            match module {
+                "cp" | "model" => _ = seen.insert(*call),
+                _ if module == "arrows" || file.ends_with("_tests.rs") => {}
+                _ => wrong.push(format!("{file}: {call}")),
+            }
+        }
+    });
+    assert!(wrong.is_empty(), "not durable:\n{}", wrong.join("\n"));
+    assert_eq!(seen.len(), DURABLE_ONLY.len(), "a method has another name now");
+}
+
 #[test]
 fn the_drawing_shows_the_same_arrows() {
     let drawing = include_str!("README.md");

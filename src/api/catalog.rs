@@ -16,7 +16,7 @@ use super::{
     params::Params,
     reply::{self, Refusal, Reply},
     routes::Outcome,
-    service::{Threshold, find},
+    service::find,
 };
 use crate::{
     base::java,
@@ -27,6 +27,7 @@ use crate::{
         pattern::NamePattern,
         registry::Place,
         selector::Selector,
+        service::Threshold,
         whole_instance::WholeInstance,
     },
 };

@@ -13,6 +13,7 @@ use super::{
     routes::{Outcome, Pending},
 };
 use crate::{
+    base::java,
     cp::{Change, Gone, Scope},
     model::{
         InstanceKey, Service, ServiceKey, cluster::HealthChecker, name::DEFAULT_CLUSTER, registry::Place,
@@ -24,7 +25,7 @@ use crate::{
 pub fn update(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let params = Params::of(call);
     let healthy = params.optional("healthy").or_else(|| params.optional("valid"));
-    let healthy = params::is_true_word(&healthy.ok_or_else(|| Refusal::missing("healthy"))?);
+    let healthy = java::is_true_word(&healthy.ok_or_else(|| Refusal::missing("healthy"))?);
     let (namespace, name) = (params.namespace(), params.service_name()?);
     let ip = params.required("ip")?;
     let port = params::integer(&params.required("port")?)?;
@@ -33,7 +34,7 @@ pub fn update(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let service = service.ok_or_else(|| Refusal::failed(format_args!("service {name} is not found!")))?;
     check_unchecked(&service, &cluster)?;
     let key = InstanceKey { ip: &ip, port, cluster: &cluster };
-    match super::instance::find(&service.state(), &key).filter(|instance| instance.port == port) {
+    match super::instance::find(&service.state(), &key) {
         None => Ok(Pending::Done(Reply::OK)),
         Some(instance) if instance.ephemeral => {
             api.registry.set_health_of(&service, &key, healthy);

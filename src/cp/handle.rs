@@ -69,9 +69,14 @@ impl Handle {
     /// # Errors
     /// [`OpenError`]; nothing serves then, since serving without what was registered would be a lie.
     pub fn open(folder: &Path, applied: Applied) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::Store { folder: folder.display().to_string(), source };
+        Self::start(Store::open(folder).map_err(failed)?, folder, applied)
+    }
+
+    /// The same with an open store; `folder` is its name in errors.
+    pub(super) fn start(mut store: Store, folder: &Path, applied: Applied) -> Result<Self, OpenError> {
         let name = || folder.display().to_string();
         let failed = |source| OpenError::Store { folder: name(), source };
-        let mut store = Store::open(folder).map_err(failed)?;
         for table in Table::ALL {
             let mut wrong = None;
             let now = applied.clock.now();
@@ -153,13 +158,15 @@ impl Applied {
     fn apply(&self, change: Change) {
         let now = self.clock.now();
         match change {
-            Change::Instance(service, instance) => self.registry.place(service.place(), *instance, now),
-            Change::NoInstance(service, gone) => {
-                if let Err(error) = self.registry.deregister(service.place(), gone.key(), false) {
-                    tracing::error!(%service, %error, "a stored instance could not be removed");
-                }
+            Change::Instance(service, instance) => {
+                self.registry.put_persistent(service.place(), *instance, now);
             }
-            Change::Service(service, definition) => self.registry.define(service.place(), &definition, now),
+            Change::NoInstance(service, gone) => self.registry.remove_persistent(service.place(), gone.key()),
+            Change::Service(service, mut definition) => {
+                definition.durable = true;
+                self.registry.define(service.place(), &definition, now);
+            }
+            Change::IdleService(service) => self.registry.forget(service.place()),
             Change::NoService(service, _) => {
                 self.registry.remove(service.place());
             }

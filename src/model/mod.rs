@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod health_checker;
 pub mod instance;
 pub mod key;
+pub mod limits;
 pub mod list;
 pub mod metadata;
 pub mod name;
@@ -28,6 +29,7 @@ pub mod whole_instance;
 
 pub use instance::Instance;
 pub use key::InstanceKey;
+pub use limits::Limits;
 pub use metadata::Metadata;
 pub use name::ServiceKey;
 pub use registry::Registry;

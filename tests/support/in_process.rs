@@ -42,15 +42,21 @@ pub struct Node<S> {
     pub spare: HeaderMap,
     table: Table,
     service: S,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// Starts one.
 pub fn start() -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible>> {
-    let folder = tempfile::tempdir().unwrap();
+    start_in(tempfile::tempdir().unwrap())
+}
+
+/// Starts one on what another left ([`Node::stop`]).
+pub fn start_in(
+    folder: tempfile::TempDir,
+) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible>> {
     let settings = Settings { data_dir: folder.path().to_owned(), ..Settings::default() };
     let (clock, changes) = (Clock::set(1_796_000_000_000), Arc::new(Changes::default()));
-    let registry = Arc::new(Registry::new(changes, settings.naming.max_name_bytes));
+    let registry = Arc::new(Registry::new(changes, (&settings.naming).into()));
     let applied = Applied {
         registry: Arc::clone(&registry),
         switches: Arc::default(),
@@ -81,13 +87,19 @@ pub fn start() -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Respo
     });
     let (table, cp) = (Table::new("/nacos"), api.cp.clone());
     let service = stack::v1(api, limits);
-    Node { registry, clock, cp, spare: HeaderMap::new(), table, service, _folder: folder }
+    Node { registry, clock, cp, spare: HeaderMap::new(), table, service, folder }
 }
 
 impl<S> Node<S>
 where
     S: Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible>,
 {
+    /// Ends it; gives the folder of its store.
+    pub async fn stop(self) -> tempfile::TempDir {
+        self.cp.stop().await;
+        self.folder
+    }
+
     /// A request as a connection hands it over: in the map that the last answer left.
     pub fn request(&mut self, method: &str, target: &str, headers: &[(&'static str, &'static str)]) -> Sent {
         let mut request =
