@@ -185,9 +185,11 @@ pub fn deregister(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
         api.registry.deregister(named.place(), key)?;
         return Ok(Pending::Done(Reply::OK));
     }
-    if api.registry.get(named.place()).is_some() {
-        name::check_cluster(key.cluster)?;
+    if api.registry.get(named.place()).is_none() {
+        // Not by way of the registry: what somebody registers in this moment must go through the store, or stay.
+        return Ok(Pending::Done(Reply::OK));
     }
+    name::check_cluster(key.cluster)?;
     let (service, gone) = (named.place().to_key(), Gone::of(&key));
     let stored = api.cp.submit(Scope::instance(&service, &key), move |applied| {
         let state = applied.registry.get(service.place()).map(|service| service.state());

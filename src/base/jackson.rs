@@ -33,6 +33,13 @@ impl<'a> Scalar<'a> {
         self.0
     }
 
+    /// Nothing where it is a blank text: for readers that have no use for the reference's 0 or false.
+    #[must_use]
+    pub fn unless_blank(self) -> Self {
+        let blank = |raw: &str| raw.trim_matches('"').trim().is_empty();
+        Self(self.0.filter(|raw| !blank(raw)))
+    }
+
     /// As a text: numbers and booleans by their spelling.
     ///
     /// # Errors
@@ -219,6 +226,15 @@ mod tests {
         assert_eq!(forms(r#"" ""#), r#"" " 0 0.0 false"#);
         assert_eq!(forms(r#""a\nb""#), r#""a\nb" Err(_) Err(_) Err(_)"#);
         assert_eq!(forms("[1]"), "Err(_) Err(_) Err(_) Err(_)");
+    }
+
+    #[test]
+    fn a_blank_may_count_as_nothing() {
+        for blank in ["\"\"", "\" \""] {
+            assert_eq!(Scalar(Some(blank)).double(), Ok(Some(0.0)));
+            assert_eq!(Scalar(Some(blank)).unless_blank().double(), Ok(None));
+        }
+        assert_eq!(Scalar(Some("\"2\"")).unless_blank().double(), Ok(Some(2.0)));
     }
 
     #[test]

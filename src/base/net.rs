@@ -125,14 +125,16 @@ impl Progress {
 
     /// Ready when the client has been too slow.
     pub async fn lost_patience(&self, patience: Patience) {
-        // While it is our turn there is nothing to wait for but the next look.
+        // What the connection does may change at any time, and with it what there is to wait for.
         let look_again = patience.idle.min(patience.head).min(patience.write);
         loop {
             let now = Instant::now();
             match self.deadline(patience) {
                 Some(deadline) if deadline <= now => return,
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => tokio::time::sleep(look_again).await,
+                deadline => {
+                    let look = now + look_again;
+                    tokio::time::sleep_until(deadline.map_or(look, |deadline| deadline.min(look))).await;
+                }
             }
         }
     }
@@ -270,6 +272,22 @@ mod tests {
         tokio::time::pause();
         let lasted = lasts(&progress).await;
         assert!((29..=30).contains(&lasted), "{lasted}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_blocks_is_noticed_while_the_idle_time_runs() {
+        let progress = Progress::new();
+        let blocks_after_a_while = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            progress.request_began();
+            progress.blocked.store(progress.elapsed_ms() + 1, Relaxed);
+            std::future::pending::<()>().await;
+        };
+        let lasted = tokio::select! {
+            lasted = lasts(&progress) => lasted,
+            () = blocks_after_a_while => unreachable!("it never ends"),
+        };
+        assert_eq!(lasted, 33);
     }
 
     #[tokio::test]

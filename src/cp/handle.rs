@@ -143,13 +143,13 @@ impl Scope {
     /// The scope of a change to one instance of a service.
     #[must_use]
     pub fn instance(service: &ServiceKey, instance: &InstanceKey<'_>) -> Self {
-        Self::Instance { service: service.to_string().into(), instance: instance.text().into() }
+        Self::Instance { service: scope_text(service), instance: instance.text().into() }
     }
 
     /// The scope of a change to a whole service.
     #[must_use]
     pub fn service(service: &ServiceKey) -> Self {
-        Self::Service(service.to_string().into())
+        Self::Service(scope_text(service))
     }
 }
 
@@ -175,4 +175,9 @@ impl Applied {
             Change::NoNamespace(id) => self.namespaces.remove(&id),
         }
     }
+}
+
+/// A text that only this service has.
+fn scope_text(service: &ServiceKey) -> Arc<str> {
+    [&service.namespace, "##", &service.name].concat().into()
 }

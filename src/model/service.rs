@@ -269,11 +269,12 @@ impl Service {
         let mut state = self.state.load();
         loop {
             let found = match (state.ephemeral.get(key), state.persistent.get(key)) {
-                (_, Some(instance)) => Beaten::Persistent(Arc::clone(instance)),
-                (Some(instance), None) => {
+                // Whatever stands under the same key in the other kind.
+                (Some(instance), _) => {
                     instance.beat(now);
                     Beaten::Ephemeral(Arc::clone(instance))
                 }
+                (None, Some(instance)) => Beaten::Persistent(Arc::clone(instance)),
                 (None, None) => Beaten::Unknown,
             };
             let newest = self.state.load();

@@ -212,10 +212,10 @@ fn settle(
     let address = allowed.first().copied();
     if found.is_err() {
         push.0.stats.unresolved.count();
-        tracing::debug!(host = %named.host, "the address of a subscriber can't be resolved");
+        tracing::debug!(host = ?named.host, "the address of a subscriber can't be resolved");
     } else if address.is_none() {
         push.0.stats.refused.count();
-        tracing::debug!(host = %named.host, "a subscriber's address isn't one that pushes may go to");
+        tracing::debug!(host = ?named.host, "a subscriber's address isn't one that pushes may go to");
     }
     named.settle(address, now);
     if address.is_some() && named.missed.swap(false, Ordering::AcqRel) {
