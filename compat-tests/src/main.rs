@@ -65,9 +65,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let plan = plan(&suites, arguments.only.as_ref(), !arguments.files.is_empty());
     ensure!(!plan.is_empty() || !plan.left_out.is_empty(), "no scenario is chosen by these arguments");
     target.probe()?;
-    // What answers otherwise is no such server, which the scenarios will show.
+    // What answers otherwise is no such server, as the scenarios will show; files of somebody's own may need anything.
     ensure!(
-        restore::is_up(&target).unwrap_or(true),
+        !arguments.files.is_empty() || restore::is_up(&target).unwrap_or(true),
         "the server says that it isn't UP, so it refuses what is played"
     );
     let options = Options {

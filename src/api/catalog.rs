@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     base::java,
+    distro::whole_instance::WholeInstance,
     model::{
         Instance, Metadata, Service, State,
         cluster::HealthChecker,
@@ -28,7 +29,6 @@ use crate::{
         registry::Place,
         selector::Selector,
         service::Threshold,
-        whole_instance::WholeInstance,
     },
 };
 
@@ -304,7 +304,8 @@ pub fn instances(api: &Api, call: &V1Call) -> Outcome {
     };
     let end = number.saturating_mul(size).min(found.len());
     let start = number.saturating_sub(1).saturating_mul(size).min(end);
-    let list = found[start..end].iter().map(|instance| WholeInstance::of(instance, &name, &api.clock));
+    let at = api.clock.reading();
+    let list = found[start..end].iter().map(|instance| WholeInstance::of(instance, &name, at));
     Ok(Reply::json(&InstancePage { list: list.collect(), count: found.len() }))
 }
 

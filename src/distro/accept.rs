@@ -8,7 +8,7 @@ use super::{
     key::{self, Key},
 };
 use crate::{
-    base::{clock::Clock, json::Object},
+    base::{clock::Reading, json::Object},
     model::{
         Definition, Instance, Registry, ServiceKey, cluster::Cluster, instance::InstanceId, name::NameError,
         registry::Place,
@@ -50,7 +50,7 @@ struct Step<'a> {
 ///
 /// # Errors
 /// [`AcceptError`]; nothing is changed then.
-pub fn accept(registry: &Registry, data: Data<'_>, clock: &Clock) -> Result<(), AcceptError> {
+pub fn accept(registry: &Registry, data: Data<'_>, at: Reading) -> Result<(), AcceptError> {
     if data.0.is_empty() {
         return Err(AcceptError::Empty);
     }
@@ -81,7 +81,7 @@ pub fn accept(registry: &Registry, data: Data<'_>, clock: &Clock) -> Result<(), 
             let mut instances = Vec::new();
             for wire in list.instance_list.unwrap_or_default() {
                 let wire = wire.ok_or(FieldError::Missing("fields"));
-                let instance = wire.and_then(|wire| wire.into_instance(place.name, clock));
+                let instance = wire.and_then(|wire| wire.into_instance(place.name, at));
                 instances.push(instance.map_err(|error| AcceptError::Field(made.to_key(), error))?);
             }
             check_list(registry, place, &instances)?;
@@ -90,9 +90,9 @@ pub fn accept(registry: &Registry, data: Data<'_>, clock: &Clock) -> Result<(), 
         steps.push(Step { made, replaced });
     }
     for Step { made, replaced } in steps {
-        registry.get_or_make(made, Default::default, clock.now())?;
+        registry.get_or_make(made, Default::default, at.now)?;
         if let Some((place, list)) = replaced {
-            registry.replace_all(place, &list, clock.now())?;
+            registry.replace_all(place, &list, at.now)?;
         }
     }
     Ok(())
@@ -124,7 +124,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::{Limits, change::Changes};
+    use crate::{
+        base::clock::Millis,
+        model::{Limits, change::Changes},
+    };
 
     const KEY: &str = "com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s";
     const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
@@ -136,7 +139,8 @@ mod tests {
     fn put(registry: &Registry, text: &str) -> Result<(), String> {
         let text = text.replace("KEY", KEY);
         let data = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        accept(registry, data, &Clock::set(1_000_000)).map_err(|error| error.to_string())
+        accept(registry, data, Reading { now: Millis(1 << 40), wall_ms: 1_000_000 })
+            .map_err(|error| error.to_string())
     }
 
     /// Addresses with their health, or nothing where there is no service.

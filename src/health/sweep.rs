@@ -118,7 +118,7 @@ impl Sweeper {
         }
     }
 
-    fn sweep(&self, service: &Arc<Service>, now: Millis) {
+    pub(super) fn sweep(&self, service: &Arc<Service>, now: Millis) {
         if self.switches.load().health_check_enabled {
             self.expire(service, now);
         }

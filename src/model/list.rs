@@ -315,8 +315,10 @@ fn push_hosts(
     chosen: &[&Instance],
     flush: &mut dyn FnMut(&mut Vec<u8>) -> bool,
 ) -> bool {
-    let healthy = chosen.iter().filter(|instance| instance.healthy()).count();
-    let protected = is_protected(healthy, chosen.len(), state.definition.protect_threshold);
+    // Each health is read once: one that changes meanwhile would let its instance be missed, or come twice.
+    let (healthy, unhealthy): (Vec<&Instance>, Vec<&Instance>) =
+        chosen.iter().partition(|instance| instance.healthy());
+    let protected = is_protected(healthy.len(), chosen.len(), state.definition.protect_threshold);
     let mut shown = Vec::with_capacity(name.len() + 2);
     json::push_string(&mut shown, shape.shown(name));
     let mut is_first = true;
@@ -334,11 +336,10 @@ fn push_hosts(
     if protected {
         return chosen.iter().all(|instance| push(instance, true));
     }
-    let mut unhealthy = chosen.iter().filter(|instance| !instance.healthy());
-    if !shape.healthy_only && !unhealthy.all(|instance| push(instance, false)) {
+    if !shape.healthy_only && !unhealthy.iter().all(|instance| push(instance, false)) {
         return false;
     }
-    chosen.iter().filter(|instance| instance.healthy()).all(|instance| push(instance, true))
+    healthy.iter().all(|instance| push(instance, true))
 }
 
 fn push_host(out: &mut Vec<u8>, instance: &Instance, healthy: bool, name: &str, shown: &[u8]) {

@@ -11,8 +11,10 @@
 pub mod change;
 pub mod checksum;
 pub mod cluster;
+mod counted_ids;
 pub mod health_checker;
 pub mod instance;
+mod instances;
 pub mod key;
 pub mod limits;
 pub mod list;
@@ -20,17 +22,21 @@ pub mod metadata;
 pub mod name;
 pub mod namespaces;
 pub mod pattern;
+mod place;
 pub mod registry;
+#[cfg(test)]
+mod registry_tests;
 pub mod selector;
 pub mod service;
 pub mod status;
 pub mod switches;
-pub mod whole_instance;
 
 pub use instance::Instance;
+pub use instances::Instances;
 pub use key::InstanceKey;
 pub use limits::Limits;
 pub use metadata::Metadata;
 pub use name::ServiceKey;
+pub use place::Place;
 pub use registry::Registry;
 pub use service::{Definition, Service, State};

@@ -10,18 +10,15 @@ use std::sync::{
 };
 
 use arc_swap::ArcSwap;
-use imbl::OrdSet;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
 
 use super::{
-    Instance, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers, selector::Selector,
+    Instance, Instances, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers,
+    selector::Selector,
 };
 use crate::base::{clock::Millis, java};
-
-/// The instances of one kind, in the order of the checksum.
-pub type Instances = OrdSet<Arc<Instance>>;
 
 /// What is known of a service besides its instances.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
