@@ -10,7 +10,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("observe", &[]),
     ("distro", &["model"]),
     ("cp", &["model"]),
-    ("health", &["model"]),
+    ("health", &["model", "cp"]),
     ("push", &["model"]),
     ("api", &["model", "distro", "cp", "health", "push", "observe"]),
     ("stack", &["api", "observe"]),
