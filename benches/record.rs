@@ -59,9 +59,6 @@ impl Facts for Row {
     fn reads_body(&self) -> bool {
         false
     }
-    fn label(&self) -> &'static str {
-        "/list"
-    }
 }
 
 #[derive(Clone, Copy)]

@@ -1,11 +1,17 @@
 //! Builds the parts in order, wires them, waits, stops them: alone knows all modules.
 
-use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::SystemTime};
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use hyper::body::Incoming;
 use nacre_middleware::collect::Limits;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     api::{
@@ -14,7 +20,12 @@ use crate::{
         observe::Sight,
         routes::{self, Table},
     },
-    base::{clock::Clock, net},
+    base::{
+        clock::Clock,
+        net,
+        signals::{Signals, Told},
+        tasks::{TaskError, Tasks},
+    },
     config::{Loaded, Settings, own_address},
     cp::{self, Applied},
     health::{
@@ -26,32 +37,52 @@ use crate::{
         Meters,
         logs::{self, Logs},
     },
-    push::{self, Push},
+    push::{self, Push, PushSocket},
     server::Server,
     stack,
 };
 
+/// How long parts that should end at once may take after the requests under way: tasks, then the store's last writes.
+const AFTER_REQUESTS: Duration = Duration::from_secs(5);
+
 /// Serves as the settings say until the process is told to stop.
+///
+/// The exit code is 0 after a stop in order; 1 where it doesn't start, a background task failed or the stop took too
+/// long; 143 or 130 where SIGTERM or SIGINT came before it served, or again while it stopped.
 pub fn run(loaded: Loaded) -> ExitCode {
     let logs = match logs::start(&loaded.settings.log, loaded.settings.server.access_log, &loaded.notices) {
         Ok(logs) => Arc::new(logs),
-        Err(error) => return failed(&format!("nothing can be logged: {error}")),
+        Err(error) => return doesnt_start(&format!("nothing can be logged: {error}")),
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&format!("no threads for the server: {error}")),
+        Err(error) => return doesnt_start(&format!("no threads for the server: {error}")),
     };
     let served = runtime.block_on(serve(loaded, Arc::clone(&logs)));
-    logs.finish();
-    match served {
+    // What still runs is not waited for: a page of metrics, a name that is being resolved, a store that hangs.
+    runtime.shutdown_background();
+    let code = match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error.to_string()),
-    }
+        Err(ServeError::Start(error)) => doesnt_start(&error.to_string()),
+        Err(ServeError::End(error)) => error.exit_code(),
+    };
+    logs.finish();
+    code
 }
 
-fn failed(reason: &str) -> ExitCode {
-    eprintln!("nacre doesn't start: {reason}");
+fn doesnt_start(reason: &str) -> ExitCode {
+    // If nobody reads stderr, the exit code still tells.
+    let _ = writeln!(io::stderr(), "nacre doesn't start: {reason}");
     ExitCode::FAILURE
+}
+
+/// Why serving ended otherwise than in order.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    End(#[from] EndError),
 }
 
 /// Why the server doesn't start; the text tells the operator what to do.
@@ -71,78 +102,206 @@ enum StartError {
     Signals(io::Error),
 }
 
-async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), StartError> {
+/// How a server ended that had started; it has been logged.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum EndError {
+    #[error("{0}")]
+    Task(#[from] TaskError),
+    #[error("the stop took too long")]
+    Late,
+    #[error("{} before all was in order", .0.name())]
+    Told(Told),
+}
+
+impl EndError {
+    fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Task(_) | Self::Late => ExitCode::FAILURE,
+            Self::Told(told) => ExitCode::from(told.exit_code()),
+        }
+    }
+}
+
+async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     let settings = Arc::new(loaded.settings);
     raise_open_files(settings.http.max_connections);
     let mut signals = Signals::new().map_err(StartError::Signals)?;
-    let port = settings.server.port;
-    let listener =
-        net::listen(settings.server.address, port).map_err(|source| StartError::Listen { port, source })?;
-    let port = listener.local_addr().map_or(port, |address: SocketAddr| address.port());
-    let own = own_address::find(&settings.own_address).map_err(StartError::OwnAddress)?;
     let clock = Clock::system();
+    let doors = Doors::open(&settings, &clock)?;
     let changes = Arc::new(Changes::default());
     let applied = Applied {
         registry: Arc::new(Registry::new(Arc::clone(&changes), (&settings.naming).into())),
         switches: Arc::default(),
         namespaces: Arc::default(),
-        clock: clock.clone(),
+        clock,
     };
-    let cp = cp::Handle::open(&settings.data_dir, applied.clone())?;
-    let services = applied.registry.len();
+    // The last that can fail, so that a store that was opened is always closed.
+    let cp = open_store(&settings, &applied, &mut signals).await?;
+    let running = start(&settings, logs, doors, applied, changes, cp);
+    Ok(running.until_told(async || signals.next().await).await?)
+}
+
+/// What the node needs from the system.
+struct Doors {
+    listener: TcpListener,
+    port: u16,
+    /// Of the node, as others know it.
+    host: String,
+    packets: PushSocket,
+    node: Node,
+}
+
+impl Doors {
+    fn open(settings: &Settings, clock: &Clock) -> Result<Self, StartError> {
+        let (address, port) = (settings.server.address, settings.server.port);
+        let listener = net::listen(address, port).map_err(|source| StartError::Listen { port, source })?;
+        let port = listener.local_addr().map_or(port, |address: SocketAddr| address.port());
+        let own = own_address::find(&settings.own_address).map_err(StartError::OwnAddress)?;
+        Ok(Self {
+            listener,
+            port,
+            host: own.host,
+            packets: push::open(address, port).map_err(StartError::Push)?,
+            node: Node::new(clock.wall_ms()).map_err(StartError::Key)?,
+        })
+    }
+}
+
+/// Opens the store beside the signals: after a crash it may have to be checked for minutes.
+async fn open_store(
+    settings: &Settings,
+    applied: &Applied,
+    signals: &mut Signals,
+) -> Result<cp::Handle, ServeError> {
+    let (folder, applied) = (settings.data_dir.clone(), applied.clone());
+    let opening = tokio::task::spawn_blocking(move || cp::Handle::open(&folder, applied));
+    tokio::select! {
+        opened = opening => match opened {
+            Ok(opened) => Ok(opened.map_err(StartError::Store)?),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        },
+        told = signals.next() => {
+            tracing::warn!(signal = told.name(), "told to stop before the store was open");
+            Err(EndError::Told(told).into())
+        }
+    }
+}
+
+/// Starts all parts; nothing of it can fail.
+fn start(
+    settings: &Arc<Settings>,
+    logs: Arc<Logs>,
+    doors: Doors,
+    applied: Applied,
+    changes: Arc<Changes>,
+    cp: cp::Handle,
+) -> Running {
+    let Doors { listener, port, host, packets, node } = doors;
     let stopped = CancellationToken::new();
-    let tasks = TaskTracker::new();
-    let sweeps = spawn_health(&tasks, &stopped, &applied, &cp, &changes, &settings);
+    let mut tasks = Tasks::new(stopped.clone());
+    let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, &changes, settings);
     let push = Push::new(&settings.push);
     let pushing = push::Sender {
         push: push.clone(),
-        clock: clock.clone(),
+        clock: applied.clock.clone(),
         registry: Arc::clone(&applied.registry),
         changes,
         switches: Arc::clone(&applied.switches),
-        socket: push::open(settings.server.address, port).map_err(StartError::Push)?,
+        socket: packets,
     };
-    tasks.spawn(pushing.run(stopped.clone()));
+    tasks.spawn("push sender", pushing.run(stopped.clone()));
     let meters = Meters::new(routes::labels());
+    let services = applied.registry.len();
     let api = Arc::new(Api {
-        node: Node::new(clock.wall_ms()).map_err(StartError::Key)?,
-        clock,
+        node,
+        clock: applied.clock,
         registry: applied.registry,
         switches: applied.switches,
         namespaces: applied.namespaces,
         cp: cp.clone(),
         push,
-        own_address: format!("{}:{port}", own.host).into(),
-        settings: Arc::clone(&settings),
+        own_address: format!("{host}:{port}").into(),
+        settings: Arc::clone(settings),
         sight: Sight { meters, sweeps, logs, stopped: stopped.clone(), started: SystemTime::now() },
     });
     let context_path = settings.server.context_path.as_str();
-    let limits =
-        Limits { max_body_bytes: settings.http.max_body_bytes, body_timeout: settings.http.body_timeout };
+    let limits = Limits {
+        max_body_bytes: settings.http.max_body_bytes,
+        body_timeout: settings.http.body_timeout,
+        max_collecting_bytes: settings.http.max_collecting_bytes,
+    };
     let server = Server {
         service: stack::v1::<Incoming>(api, limits),
         table: Arc::new(Table::new(context_path).with_prometheus(settings.server.prometheus_endpoint)),
         settings: settings.http.clone(),
         connections: &meters.connections,
     };
-    let serving = tokio::spawn(server.run(listener, stopped.clone(), settings.stop_grace));
+    tasks.spawn("server", server.run(listener, stopped.clone(), settings.stop_grace));
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        address = %format_args!("{}:{port}", own.host),
+        address = %format_args!("{host}:{port}"),
         data = %settings.data_dir.display(),
         services,
         "serving"
     );
-    println!("ready http://{}:{port}{context_path}", own.host);
-    signals.stop().await;
-    tracing::info!("stopping: requests under way are finished");
-    stopped.cancel();
-    // Only a panic ends it otherwise, which has been reported by then.
-    let _ = serving.await;
-    tasks.close();
-    tasks.wait().await;
-    cp.stop().await;
-    Ok(())
+    if let Err(error) = writeln!(io::stdout(), "ready http://{host}:{port}{context_path}") {
+        tracing::warn!(%error, "the ready line can't be written to stdout");
+    }
+    Running { tasks, stopped, cp, longest_stop: settings.stop_grace + AFTER_REQUESTS }
+}
+
+/// What runs until the process ends.
+struct Running {
+    tasks: Tasks,
+    stopped: CancellationToken,
+    cp: cp::Handle,
+    longest_stop: Duration,
+}
+
+impl Running {
+    /// Ready when all is in order after a signal came or a task failed, or when that takes too long.
+    async fn until_told(mut self, mut told: impl AsyncFnMut() -> Told) -> Result<(), EndError> {
+        let failure = tokio::select! {
+            told = told() => {
+                tracing::info!(signal = told.name(), "stopping: requests under way are finished");
+                None
+            }
+            error = self.tasks.failed() => {
+                tracing::error!(%error, "stopping: the server can't do its work without this task");
+                Some(error)
+            }
+        };
+        self.stopped.cancel();
+        tokio::select! {
+            stopped = self.stop() => stopped?,
+            told = told() => {
+                tracing::error!(signal = told.name(), running = ?self.tasks.running(), "told again: ending at once");
+                return Err(EndError::Told(told));
+            }
+        }
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Waits for the tasks, the server and with it the requests under way among them, then closes the store.
+    async fn stop(&mut self) -> Result<(), EndError> {
+        let (tasks, cp) = (&mut self.tasks, &self.cp);
+        let in_order = async {
+            let mut failure = None;
+            while let Err(error) = tasks.ended().await {
+                tracing::error!(%error, "a task failed while the server stopped");
+                failure = Some(error);
+            }
+            cp.stop().await;
+            failure.map_or(Ok(()), |error| Err(error.into()))
+        };
+        if let Ok(stopped) = tokio::time::timeout(self.longest_stop, in_order).await {
+            return stopped;
+        }
+        let running = self.tasks.running();
+        let waits_for = if running.is_empty() { "the store".to_owned() } else { running.join(", ") };
+        tracing::error!(waits_for, limit = ?self.longest_stop, "the stop took too long: ending at once");
+        Err(EndError::Late)
+    }
 }
 
 /// Raises the soft limit of open files to the hard one; warns where even that is below what the settings allow.
@@ -161,7 +320,7 @@ fn raise_open_files(max_connections: usize) {
 }
 
 fn spawn_health(
-    tasks: &TaskTracker,
+    tasks: &mut Tasks,
     stopped: &CancellationToken,
     applied: &Applied,
     cp: &cp::Handle,
@@ -178,27 +337,113 @@ fn spawn_health(
         may_remove: settings.naming.expire_instance,
         stats: Arc::clone(&stats),
     };
-    tasks.spawn(sweeper.run(stopped.clone()));
-    tasks.spawn(empty::clean(clock, registry, cp.clone(), settings.naming.clone(), stopped.clone()));
+    tasks.spawn("sweeper", sweeper.run(stopped.clone()));
+    if settings.naming.empty_service_auto_clean {
+        let naming = settings.naming.clone();
+        tasks.spawn("cleaner", empty::clean(clock, registry, cp.clone(), naming, stopped.clone()));
+    }
     stats
 }
 
-/// The signals that stop a server.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
+#[cfg(test)]
+mod tests {
+    use std::{future::pending, sync::mpsc};
 
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::cp::{Scope, WriteError};
+
+    /// A node of one task, which breaks, and a store; the folder of the latter.
+    fn breaking(longest_stop: Duration) -> (Running, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let applied = Applied {
+            registry: Arc::new(Registry::new(Arc::default(), Default::default())),
+            switches: Arc::default(),
+            namespaces: Arc::default(),
+            clock: Clock::system(),
+        };
+        let cp = cp::Handle::open(folder.path(), applied).unwrap();
+        let stopped = CancellationToken::new();
+        let mut tasks = Tasks::new(stopped.clone());
+        tasks.spawn("sweeper", async { panic!("no beat") });
+        (Running { tasks, stopped, cp, longest_stop }, folder)
     }
 
-    /// Ready at the first of them.
-    async fn stop(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+    fn store<F: FnOnce() + Send + 'static>(
+        cp: &cp::Handle,
+        first: F,
+    ) -> impl Future<Output = Result<(), WriteError>> + use<F> {
+        cp.submit(Scope::Service("a".into()), move |_| {
+            first();
+            Ok((Vec::new(), ()))
+        })
+    }
+
+    fn broken() -> EndError {
+        EndError::Task(TaskError::Panicked { task: "sweeper", reason: "no beat".into() })
+    }
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
         }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_stops_the_server_in_order_and_is_named() {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+        let _logging = tracing::subscriber::set_default(subscriber);
+        let (mut running, _folder) = breaking(Duration::from_secs(60));
+        let (stopped, cp) = (running.stopped.clone(), running.cp.clone());
+        let (ended, has_ended) = mpsc::channel();
+        running.tasks.spawn("server", async move {
+            stopped.cancelled().await;
+            ended.send(()).unwrap();
+        });
+        assert_eq!(running.until_told(pending).await, Err(broken()));
+        assert_eq!(has_ended.try_recv(), Ok(()));
+        assert!(matches!(store(&cp, || {}).await, Err(WriteError::Stopped)));
+        let lines = String::from_utf8(kept.0.lock().clone()).unwrap();
+        let line = lines.lines().find(|line| line.contains("ERROR"));
+        assert!(line.is_some_and(|line| line.contains("the task sweeper panicked: no beat")), "{lines}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_hangs_does_not_hold_up_the_end() {
+        let (running, _folder) = breaking(Duration::from_secs(10));
+        let (release, held) = mpsc::channel::<()>();
+        let _written = store(&running.cp, move || {
+            let _ = held.recv();
+        });
+        assert_eq!(running.until_told(pending).await, Err(EndError::Late));
+        drop(release);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_hangs_does_not_either() {
+        let (mut running, _folder) = breaking(Duration::from_secs(10));
+        running.tasks.spawn("server", pending());
+        assert_eq!(running.until_told(pending).await, Err(EndError::Late));
+    }
+
+    #[tokio::test]
+    async fn a_second_signal_ends_a_stop_at_once() {
+        let (mut running, _folder) = breaking(Duration::from_secs(600));
+        running.tasks.spawn("server", pending());
+        let ended = running.until_told(async || Told::Interrupt).await;
+        assert_eq!(ended, Err(EndError::Told(Told::Interrupt)));
+        assert_eq!(Told::Interrupt.exit_code(), 130);
     }
 }

@@ -13,6 +13,7 @@ use tokio::{
     sync::Semaphore,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::ServiceExt as _;
 use tower_service::Service;
 
 use crate::{
@@ -87,7 +88,8 @@ where
         let entry = service_fn(|request: Request<Incoming>| {
             progress.request_began();
             let facts = self.table.find(&request);
-            let answer = self.service.clone().call(Routed { request, peer, facts });
+            // Waits until the stack is ready, as its contract asks; allocates nothing.
+            let answer = self.service.clone().oneshot(Routed { request, peer, facts });
             let progress = &progress;
             async move {
                 let answer = answer.await;
@@ -139,4 +141,66 @@ async fn accept(
     // IPv4 clients of a socket of both families show as mapped addresses.
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     Ok((stream, peer, permit))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll};
+
+    use futures_util::future::{Ready, ready};
+    use http::Response;
+    use nacre_middleware::V1Body;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::{base::net, observe::Meters};
+
+    /// Is ready at the second look only, and must not be called before.
+    #[derive(Clone, Default)]
+    struct Slow {
+        looks: u32,
+    }
+
+    impl Service<Routed<Row, Incoming>> for Slow {
+        type Response = V1Response;
+        type Error = Infallible;
+        type Future = Ready<Result<V1Response, Infallible>>;
+
+        fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            self.looks += 1;
+            cx.waker().wake_by_ref();
+            if self.looks < 2 { Poll::Pending } else { Poll::Ready(Ok(())) }
+        }
+
+        fn call(&mut self, _: Routed<Row, Incoming>) -> Self::Future {
+            assert_eq!(self.looks, 2, "called before it was ready");
+            ready(Ok(Response::new(V1Body::sized("in turn"))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stack_is_called_when_it_is_ready() {
+        let listener = net::listen(Some([127, 0, 0, 1].into()), 0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Server {
+            service: Slow::default(),
+            table: Arc::new(Table::new("/nacos")),
+            settings: HttpSettings::default(),
+            connections: &Meters::new([].into_iter()).connections,
+        };
+        let stopped = CancellationToken::new();
+        let serving = tokio::spawn(server.run(listener, stopped.clone(), Duration::from_secs(60)));
+        let mut client = TcpStream::connect(address).await.unwrap();
+        for close in ["", "Connection: close\r\n"] {
+            client
+                .write_all(format!("GET /livez HTTP/1.1\r\nHost: a\r\n{close}\r\n").as_bytes())
+                .await
+                .unwrap();
+        }
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).await.unwrap();
+        assert_eq!(answers.matches("in turn").count(), 2, "{answers}");
+        stopped.cancel();
+        serving.await.unwrap();
+    }
 }

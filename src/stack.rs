@@ -1,4 +1,6 @@
-//! The order of the layers, and the adapters that tell them what they must know.
+//! Puts the layers around the endpoints: adapters that tell them what they must know.
+//!
+//! Their order stands in `middleware/src/stack.rs`.
 
 use std::{
     convert::Infallible,
@@ -14,13 +16,9 @@ use http::StatusCode;
 use http_body::Body;
 use nacre_middleware::{
     V1Response,
-    access_log::AccessLogLayer,
-    collect::{CollectLayer, Limits, Routed},
-    envelope::EnvelopeLayer,
-    record::{RecordLayer, Recorder},
-    traffic_revise::TrafficReviseLayer,
+    collect::{Limits, Routed},
+    record::Recorder,
 };
-use tower::ServiceBuilder;
 use tower_service::Service;
 
 use crate::{
@@ -32,7 +30,7 @@ use crate::{
     observe::Meters,
 };
 
-/// What happens to a request, outermost first. Change the order only with the order test.
+/// The layers, in the order of [`nacre_middleware::stack`], around the endpoints of the route table.
 pub fn v1<B>(
     api: Arc<Api>,
     limits: Limits,
@@ -40,14 +38,9 @@ pub fn v1<B>(
 where
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
 {
-    let gate = Gate::new(Arc::clone(&api.switches));
-    ServiceBuilder::new()
-        .option_layer(api.settings.server.access_log.then_some(AccessLogLayer)) // a line per answer
-        .layer(RecordLayer::new(Meter(api.sight.meters))) // counts answers, refusals of inner layers included
-        .layer(CollectLayer::new(limits)) // whole body in memory, capped; from here on a Call
-        .layer(EnvelopeLayer) // dresses whatever is answered below; refuses preflights
-        .layer(TrafficReviseLayer::new(gate)) // what the switches shut: limited addresses, a node that isn't up
-        .service(Endpoints { api })
+    let access_log = api.settings.server.access_log;
+    let (meter, gate) = (Meter(api.sight.meters), Gate::new(Arc::clone(&api.switches)));
+    nacre_middleware::stack(access_log, meter, limits, gate, Endpoints { api })
 }
 
 /// Counts answers by route.

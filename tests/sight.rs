@@ -122,7 +122,7 @@ fn a_server_that_stops_says_so() {
     probe.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer:?}");
     assert_eq!(body(&answer), "naming: draining\nstore: up\n");
-    let (status, home) = server.stop();
+    let (status, home) = server.ended();
     assert!(status.success(), "{status}\n{}", home.stderr());
     assert!(home.stderr().contains("stopping"), "{}", home.stderr());
 }

@@ -35,7 +35,4 @@ pub trait Facts: Copy + Send + 'static {
 
     /// The endpoint reads the body.
     fn reads_body(&self) -> bool;
-
-    /// Short name of the route for meters; one of a fixed set.
-    fn label(&self) -> &'static str;
 }

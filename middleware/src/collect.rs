@@ -1,10 +1,22 @@
 //! Gathers the body of a request, up to a size and within a time.
 //!
 //! Place in the stack: inside the route lookup (facts say whether a body is read at all), outside everything that
-//! reads parameters. A body over the limit is answered 413, one that doesn't come in time 408; both close the
-//! connection, since the rest of the body would be taken for the next request.
+//! reads parameters. A body over the limit is answered 413, one that doesn't come in time 408, one that comes while all
+//! bodies together take too much memory 503; all close the connection, since the rest of the body would be taken for
+//! the next request. These answers are bare: they are given before the request is looked at, as hyper's own to a head
+//! that it can't read.
 
-use std::{convert::Infallible, future::Future, net::SocketAddr, pin::Pin, time::Duration};
+use std::{
+    convert::Infallible,
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, Ready, ready};
@@ -23,6 +35,8 @@ pub struct Limits {
     pub max_body_bytes: usize,
     /// How long the whole body may take after the head.
     pub body_timeout: Duration,
+    /// Most bytes of all bodies that are being read or answered, together.
+    pub max_collecting_bytes: usize,
 }
 
 /// A request whose route has been looked up and whose body hasn't been read.
@@ -36,17 +50,18 @@ pub struct Routed<F, B> {
     pub facts: F,
 }
 
-/// Adds [`Collect`] to a stack.
-#[derive(Clone, Copy, Debug)]
+/// Adds [`Collect`] to a stack; what it makes counts its bodies together.
+#[derive(Clone, Debug)]
 pub struct CollectLayer {
     limits: Limits,
+    collecting: Arc<AtomicUsize>,
 }
 
 impl CollectLayer {
     /// Reads bodies within `limits`.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits }
+        Self { limits, collecting: Arc::default() }
     }
 }
 
@@ -54,7 +69,7 @@ impl<S> Layer<S> for CollectLayer {
     type Service = Collect<S>;
 
     fn layer(&self, inner: S) -> Collect<S> {
-        Collect { inner, limits: self.limits }
+        Collect { inner, limits: self.limits, collecting: Arc::clone(&self.collecting) }
     }
 }
 
@@ -63,6 +78,31 @@ impl<S> Layer<S> for CollectLayer {
 pub struct Collect<S> {
     inner: S,
     limits: Limits,
+    collecting: Arc<AtomicUsize>,
+}
+
+/// A body's share of the bytes that all may take; given back when it is dropped.
+struct Share {
+    collecting: Arc<AtomicUsize>,
+    bytes: usize,
+    most: usize,
+}
+
+impl Share {
+    /// Takes more, as the bytes come: a length that was only announced takes no room from others.
+    fn grow(&mut self, bytes: usize) -> Result<(), Refused> {
+        self.bytes += bytes;
+        if self.collecting.fetch_add(bytes, Ordering::Relaxed) + bytes > self.most {
+            return Err(Refused::TooMany(self.most));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.collecting.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 type Boxed = Pin<Box<dyn Future<Output = Result<V1Response, Infallible>> + Send>>;
@@ -90,15 +130,19 @@ where
             // What isn't read here is dropped: the connection is closed if the client goes on sending it.
             return Either::Left(self.inner.call(Call { head, body: Bytes::new(), peer, facts }));
         }
-        let Limits { max_body_bytes, body_timeout } = self.limits;
+        let Limits { max_body_bytes, body_timeout, max_collecting_bytes } = self.limits;
         if body.size_hint().lower() > max_body_bytes as u64 {
             return Either::Right(Either::Right(ready(Ok(refusal(Refused::TooLarge(max_body_bytes))))));
         }
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
+        let mut share =
+            Share { collecting: Arc::clone(&self.collecting), bytes: 0, most: max_collecting_bytes };
         Either::Right(Either::Left(Box::pin(async move {
-            let gathered = tokio::time::timeout(body_timeout, gather(body, max_body_bytes)).await;
+            let gathering = gather(body, max_body_bytes, &mut share);
+            let gathered = tokio::time::timeout(body_timeout, gathering).await;
             match gathered.unwrap_or(Err(Refused::TooSlow)) {
+                // The share is held until the answer is there, as the body is.
                 Ok(body) => inner.call(Call { head, body, peer, facts }).await,
                 Err(refused) => Ok(refusal(refused)),
             }
@@ -110,10 +154,15 @@ where
 enum Refused {
     TooLarge(usize),
     TooSlow,
+    TooMany(usize),
     Broken,
 }
 
-async fn gather<B: Body<Data = Bytes> + Unpin>(mut body: B, limit: usize) -> Result<Bytes, Refused> {
+async fn gather<B: Body<Data = Bytes> + Unpin>(
+    mut body: B,
+    limit: usize,
+    share: &mut Share,
+) -> Result<Bytes, Refused> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -121,6 +170,7 @@ async fn gather<B: Body<Data = Bytes> + Unpin>(mut body: B, limit: usize) -> Res
         if first.len() + rest.len() + data.len() > limit {
             return Err(Refused::TooLarge(limit));
         }
+        share.grow(data.len())?;
         if first.is_empty() {
             first = data;
         } else {
@@ -142,6 +192,12 @@ fn refusal(refused: Refused) -> V1Response {
             (StatusCode::PAYLOAD_TOO_LARGE, format!("caused: the body has more than {limit} bytes;"))
         }
         Refused::TooSlow => (StatusCode::REQUEST_TIMEOUT, "caused: the body did not come in time;".into()),
+        Refused::TooMany(most) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!(
+                "caused: the bodies of all requests have more than {most} bytes, please try again later;"
+            ),
+        ),
         Refused::Broken => (StatusCode::BAD_REQUEST, "caused: the body can not be read;".into()),
     };
     let mut response = Response::new(V1Body::sized(text));
@@ -149,6 +205,9 @@ fn refusal(refused: Refused) -> V1Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain;charset=UTF-8"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     response
 }
 
@@ -172,9 +231,6 @@ mod tests {
         fn reads_body(&self) -> bool {
             self.0
         }
-        fn label(&self) -> &'static str {
-            "test"
-        }
     }
 
     /// Sends `body` through a layer with a limit of 8 bytes to a service that sends it back.
@@ -184,7 +240,8 @@ mod tests {
         B::Error: Send,
     {
         let echo = service_fn(async |call: Call<Reads>| Ok(Response::new(V1Body::sized(call.body))));
-        let limits = Limits { max_body_bytes: 8, body_timeout: Duration::from_secs(3) };
+        let limits =
+            Limits { max_body_bytes: 8, body_timeout: Duration::from_secs(3), max_collecting_bytes: 8 };
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let routed = Routed { request: Request::new(body), peer, facts: Reads(reads) };
         let response = CollectLayer::new(limits).layer(echo).oneshot(routed).await.unwrap();
@@ -222,5 +279,37 @@ mod tests {
             Result<http_body::Frame<Bytes>, Infallible>,
         >());
         assert_eq!(send(never, true).await.0, 408);
+    }
+
+    #[tokio::test]
+    async fn bodies_over_the_limit_of_all_are_503_until_others_are_answered() {
+        let answer = Arc::new(tokio::sync::Notify::new());
+        let waiting = Arc::clone(&answer);
+        let held = service_fn(move |call: Call<Reads>| {
+            let waiting = Arc::clone(&waiting);
+            async move {
+                if call.body == "first" {
+                    waiting.notified().await;
+                }
+                Ok(Response::new(V1Body::sized("done")))
+            }
+        });
+        let limits =
+            Limits { max_body_bytes: 8, body_timeout: Duration::from_secs(3), max_collecting_bytes: 8 };
+        let stack = CollectLayer::new(limits).layer(held);
+        let send = |text: &'static str| {
+            let (body, peer) = (Full::new(Bytes::from(text)), SocketAddr::from(([127, 0, 0, 1], 1)));
+            stack.clone().oneshot(Routed { request: Request::new(body), peer, facts: Reads(true) })
+        };
+        let mut first = std::pin::pin!(send("first"));
+        assert!(futures_util::poll!(first.as_mut()).is_pending());
+        let refused = send("4444").await.unwrap();
+        assert_eq!(refused.status(), 503);
+        assert_eq!(refused.headers()[header::RETRY_AFTER], "1");
+        assert_eq!(refused.headers()[header::CONNECTION], "close");
+        assert_eq!(send("333").await.unwrap().status(), 200);
+        answer.notify_one();
+        assert_eq!(first.await.unwrap().status(), 200);
+        assert_eq!(send("88888888").await.unwrap().status(), 200);
     }
 }

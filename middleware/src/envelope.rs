@@ -1,6 +1,7 @@
 //! The headers that every answer of a controller carries, CORS included, and when a connection ends.
 //!
-//! Place in the stack: outside all that answers, so that refusals of inner layers are dressed as well.
+//! Place in the stack: outside all that answers but for `collect`, so that refusals of inner layers are dressed as well.
+//! What `collect` refuses leaves bare: its request was never looked at, and its connection ends.
 //! Source: Nacos 1.4.8 as served by its container; compat files `http-headers`, `http-wire`, `instance-http`.
 
 use std::{

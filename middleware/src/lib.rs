@@ -10,7 +10,9 @@ mod call;
 pub mod collect;
 pub mod envelope;
 pub mod record;
+mod stack;
 pub mod traffic_revise;
 
 pub use body::V1Body;
 pub use call::{Call, Facts, V1Response};
+pub use stack::stack;

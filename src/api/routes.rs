@@ -107,10 +107,6 @@ impl Facts for Row {
         // Only few GET entries do; for the others a body on a GET would be read in vain.
         self.method != Method::GET || self.path == "/v1/ns/distro/datum"
     }
-
-    fn label(&self) -> &'static str {
-        self.0.path
-    }
 }
 
 const fn naming(method: Method, path: &'static str, handler: Handler) -> Route {

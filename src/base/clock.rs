@@ -23,6 +23,12 @@ impl Millis {
         Self(self.0.saturating_add(ms))
     }
 
+    /// This moment `ms` milliseconds earlier.
+    #[must_use]
+    pub fn minus(self, ms: u64) -> Self {
+        Self(self.0.saturating_sub(ms))
+    }
+
     /// Milliseconds from `earlier` until this moment; 0 when `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> u64 {

@@ -1,5 +1,6 @@
 //! What knows nothing of Nacos: numbers and hashes as Java spells them, JSON as Jackson writes it, time, the machine.
 
+pub mod burst;
 pub mod clock;
 pub mod jackson;
 pub mod java;
@@ -7,3 +8,5 @@ pub mod json;
 pub mod machine;
 pub mod net;
 pub mod process;
+pub mod signals;
+pub mod tasks;

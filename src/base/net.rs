@@ -1,7 +1,8 @@
 //! The one seam to sockets: binding, and a stream that knows whether its client keeps up.
 //!
 //! A connection is in one of three phases: idle between requests, in the head of a request, or busy with an answer. Each
-//! has its own patience; a client that takes no byte of an answer has another. One timer per connection looks at the
+//! has its own patience; a client that takes no byte of an answer has another, and one that takes few has it but once,
+//! so that no answer is held for long by who reads it slowly. One timer per connection looks at the
 //! phase when it could have ended, so that a request costs no timer.
 
 use std::{
@@ -55,6 +56,9 @@ fn bind(address: SocketAddr, both_families: bool) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// Bytes a second of an answer that a client must take beyond its patience. A list of 15 MB may take four minutes.
+const LEAST_RATE: u64 = 64 << 10;
+
 /// How long a client may take for what.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
@@ -62,7 +66,7 @@ pub struct Patience {
     pub idle: Duration,
     /// From the first byte of a head to its last.
     pub head: Duration,
-    /// Without taking a byte of its answer.
+    /// Without taking a byte of its answer; also by how much it may be behind [`LEAST_RATE`].
     pub write: Duration,
 }
 
@@ -74,6 +78,10 @@ pub struct Progress {
     phase: AtomicU64,
     /// Milliseconds since `start` plus one when a write began to wait, or 0.
     blocked: AtomicU64,
+    /// The same of the first write that waited since all had been written.
+    behind: AtomicU64,
+    /// Bytes that were taken since then.
+    taken: AtomicU64,
 }
 
 const IDLE: u64 = 0;
@@ -83,7 +91,13 @@ const ANSWERED: u64 = 3;
 
 impl Progress {
     fn new() -> Arc<Self> {
-        Arc::new(Self { start: Instant::now(), phase: AtomicU64::new(IDLE), blocked: AtomicU64::new(0) })
+        Arc::new(Self {
+            start: Instant::now(),
+            phase: AtomicU64::new(IDLE),
+            blocked: AtomicU64::new(0),
+            behind: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+        })
     }
 
     fn elapsed_ms(&self) -> u64 {
@@ -113,7 +127,10 @@ impl Progress {
         let at = |ms: u64, patience: Duration| self.start + Duration::from_millis(ms) + patience;
         let blocked = self.blocked.load(Relaxed);
         if blocked > 0 {
-            return Some(at(blocked - 1, patience.write));
+            let paid_ms = self.taken.load(Relaxed).saturating_mul(1_000) / LEAST_RATE;
+            let behind = self.behind.load(Relaxed);
+            let all = at(behind.saturating_sub(1), patience.write + Duration::from_millis(paid_ms));
+            return Some(at(blocked - 1, patience.write).min(all));
         }
         let phase = self.phase.load(Relaxed);
         match phase & 3 {
@@ -156,14 +173,22 @@ impl Watched {
     }
 
     /// Notes how a write went.
-    fn written<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        let blocked = &self.progress.blocked;
+    fn written(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let Progress { blocked, behind, taken, .. } = &*self.progress;
         match &outcome {
             Poll::Pending if blocked.load(Relaxed) == 0 => {
-                blocked.store(self.progress.elapsed_ms() + 1, Relaxed);
+                let now = self.progress.elapsed_ms() + 1;
+                if behind.load(Relaxed) == 0 {
+                    taken.store(0, Relaxed);
+                    behind.store(now, Relaxed);
+                }
+                blocked.store(now, Relaxed);
             }
             Poll::Pending => {}
-            Poll::Ready(_) => blocked.store(0, Relaxed),
+            Poll::Ready(bytes) => {
+                blocked.store(0, Relaxed);
+                taken.fetch_add(bytes.as_ref().map_or(0, |bytes| *bytes as u64), Relaxed);
+            }
         }
         outcome
     }
@@ -205,6 +230,7 @@ impl AsyncWrite for Watched {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.progress.behind.store(0, Relaxed);
         if self.progress.phase() == ANSWERED {
             self.progress.enter(IDLE);
         }
@@ -288,6 +314,42 @@ mod tests {
             () = blocks_after_a_while => unreachable!("it never ends"),
         };
         assert_eq!(lasted, 33);
+    }
+
+    /// Seconds until a client is given up of which each write waits `secs` and then takes `bytes`.
+    async fn lasts_taking(bytes: usize, secs: u64) -> u64 {
+        let (watched, progress, _client) = connected().await;
+        progress.request_began();
+        tokio::time::pause();
+        let reading = async {
+            loop {
+                assert!(watched.written(Poll::Pending).is_pending());
+                tokio::time::sleep(Duration::from_secs(secs)).await;
+                assert!(watched.written(Poll::Ready(Ok(bytes))).is_ready());
+            }
+        };
+        tokio::select! {
+            lasted = lasts(&progress) => lasted,
+            () = tokio::time::sleep(Duration::from_secs(3_600)) => 3_600,
+            () = reading => unreachable!("it reads on"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_a_byte_now_and_then_is_given_up_too() {
+        let lasted = lasts_taking(1, 29).await;
+        assert!((29..=31).contains(&lasted), "{lasted}");
+    }
+
+    #[tokio::test]
+    async fn a_client_at_half_the_least_rate_is_given_up_after_twice_its_patience() {
+        let lasted = lasts_taking(32 << 10, 1).await;
+        assert!((57..=61).contains(&lasted), "{lasted}");
+    }
+
+    #[tokio::test]
+    async fn a_client_at_the_least_rate_reads_to_the_end() {
+        assert_eq!(lasts_taking(64 << 10, 1).await, 3_600);
     }
 
     #[tokio::test]

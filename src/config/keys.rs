@@ -188,6 +188,9 @@ pub(super) static KEYS: &[Key] = &[
     honour("nacre.http.max-body-bytes", |s, v| {
         put(&mut s.http.max_body_bytes, read::bytes(v, 1024..=1024 * 1024 * 1024))
     }),
+    honour("nacre.http.max-collecting-bytes", |s, v| {
+        put(&mut s.http.max_collecting_bytes, read::bytes(v, 1 << 20..=64 << 30))
+    }),
     honour("nacre.http.idle-timeout-ms", |s, v| {
         put(&mut s.http.idle_timeout, read::millis(v, 100..=3_600_000))
     }),

@@ -144,6 +144,12 @@ pub struct HttpSettings {
     /// much memory is used per request under way.
     pub max_body_bytes: usize,
 
+    /// Bytes of all bodies that are being read or answered, together (`nacre.http.max-collecting-bytes`).
+    ///
+    /// Default 268,435,456 (256 MiB), from 1 MiB to 64 GiB. At it, a body that goes on coming is answered 503.
+    /// Below [`Self::max_body_bytes`] it is the limit of a single body as well.
+    pub max_collecting_bytes: usize,
+
     /// How long a connection may stay open without a request (`nacre.http.idle-timeout-ms`).
     ///
     /// Milliseconds, default 60,000, from 100 to 3,600,000. Below the idle time of clients' pools
@@ -160,7 +166,8 @@ pub struct HttpSettings {
     /// Milliseconds, default 30,000, from 100 to 600,000. Then 408, and the connection is closed.
     pub body_timeout: Duration,
 
-    /// How long a client may take no byte of its answer (`nacre.http.write-timeout-ms`).
+    /// How long a client may take no byte of its answer, and by how much it may be behind a rate of 64 KiB a second
+    /// (`nacre.http.write-timeout-ms`).
     ///
     /// Milliseconds, default 30,000, from 100 to 600,000. Then the connection is closed.
     pub write_timeout: Duration,
@@ -332,6 +339,7 @@ impl Default for HttpSettings {
         Self {
             max_head_bytes: 512 * 1024,
             max_body_bytes: 10 * 1024 * 1024,
+            max_collecting_bytes: 256 * 1024 * 1024,
             idle_timeout: Duration::from_secs(60),
             head_timeout: Duration::from_secs(20),
             body_timeout: Duration::from_secs(30),

@@ -158,6 +158,7 @@ fn every_honoured_key_reaches_its_setting() {
         ("nacre.push.max-subscribers=0", |s| s.push.max_subscribers = 0),
         ("nacre.push.max-unacked=1", |s| s.push.max_unacked = 1),
         ("nacre.http.max-body-bytes=1MB", |s| s.http.max_body_bytes = 1 << 20),
+        ("nacre.http.max-collecting-bytes=1MB", |s| s.http.max_collecting_bytes = 1 << 20),
         ("nacre.http.idle-timeout-ms=100", |s| s.http.idle_timeout = Duration::from_millis(100)),
         ("nacre.http.head-timeout-ms=101", |s| s.http.head_timeout = Duration::from_millis(101)),
         ("nacre.http.body-timeout-ms=102", |s| s.http.body_timeout = Duration::from_millis(102)),

@@ -13,8 +13,10 @@ use super::{
     writer::{Writer, WriterHandle},
 };
 use crate::{
-    base::clock::Clock,
-    model::{InstanceKey, Registry, ServiceKey, namespaces::Namespaces, switches::Switchboard},
+    base::clock::{Clock, Millis},
+    model::{
+        InstanceKey, Registry, ServiceKey, namespaces::Namespaces, service::GRID_MS, switches::Switchboard,
+    },
 };
 
 /// Where applied changes become visible.
@@ -77,18 +79,28 @@ impl Handle {
     pub(super) fn start(mut store: Store, folder: &Path, applied: Applied) -> Result<Self, OpenError> {
         let name = || folder.display().to_string();
         let failed = |source| OpenError::Store { folder: name(), source };
+        let began = applied.clock.now();
+        let mut records = 0;
         for table in Table::ALL {
             let mut wrong = None;
             let now = applied.clock.now();
-            let loaded = store.load(table, |_, value| match Change::read(table, value, now) {
-                Ok(change) => applied.apply(change),
-                Err(error) => wrong = Some(error),
-            });
-            loaded.map_err(failed)?;
+            let load = || {
+                store.load(table, |_, value| match Change::read(table, value, now) {
+                    Ok(change) => {
+                        records += 1;
+                        // Each service gets its own place in the grid, or all would be looked at in one moment.
+                        applied.apply_at(change, now.minus(records % GRID_MS));
+                    }
+                    Err(error) => wrong = Some(error),
+                })
+            };
+            applied.registry.while_loading(load).map_err(failed)?;
             if let Some(source) = wrong {
                 return Err(OpenError::Value { folder: name(), table, source });
             }
         }
+        let took_ms = applied.clock.now().since(began);
+        tracing::info!(records, services = applied.registry.len(), took_ms, "the store is loaded");
         let writer = Writer::spawn(store).map_err(OpenError::Thread)?;
         Ok(Self { writer, applied })
     }
@@ -156,7 +168,11 @@ impl Scope {
 impl Applied {
     /// Makes a change visible.
     fn apply(&self, change: Change) {
-        let now = self.clock.now();
+        self.apply_at(change, self.clock.now());
+    }
+
+    /// Makes a change visible; a service that it makes counts as made at `now`.
+    fn apply_at(&self, change: Change, now: Millis) {
         match change {
             Change::Instance(service, instance) => {
                 self.registry.put_persistent(service.place(), *instance, now);
@@ -180,4 +196,73 @@ impl Applied {
 /// A text that only this service has.
 fn scope_text(service: &ServiceKey) -> Arc<str> {
     [&service.namespace, "##", &service.name].concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::model::{Definition, change::Changes};
+
+    fn applied() -> Applied {
+        Applied {
+            registry: Arc::new(Registry::new(Arc::new(Changes::default()), Default::default())),
+            switches: Arc::default(),
+            namespaces: Arc::default(),
+            clock: Clock::set(0),
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn loaded_services_are_spread_over_the_grid_and_leave_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let cp = Handle::open(folder.path(), applied()).unwrap();
+        let definition = Definition { explicit: true, ..Definition::default() };
+        let change = |number| {
+            Change::Service(ServiceKey::new("public", &format!("G@@{number}")), Box::new(definition.clone()))
+        };
+        let changes: Vec<_> = (0..200).map(change).collect();
+        let stored = cp.submit(Scope::Everything, |_| Ok::<_, WriteError>((changes, ())));
+        stored.await.unwrap();
+        cp.stop().await;
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+        let logging = tracing::subscriber::set_default(subscriber);
+        let loaded = applied();
+        let cp = Handle::open(folder.path(), loaded.clone()).unwrap();
+        let lines = String::from_utf8(kept.0.lock().clone()).unwrap();
+        assert!(lines.contains("the store is loaded records=200 services=200"), "{lines}");
+        assert!(!lines.contains("service made"), "{lines}");
+        loaded
+            .registry
+            .get_or_make(ServiceKey::new("public", "G@@new").place(), Definition::default, Millis(1))
+            .unwrap();
+        assert!(String::from_utf8(kept.0.lock().clone()).unwrap().contains("service made"));
+        drop(logging);
+        let mut moments = HashSet::new();
+        loaded.registry.for_each(|service| {
+            moments.insert(service.made_at);
+        });
+        assert!(moments.len() > 200, "{} moments", moments.len());
+        cp.stop().await;
+    }
 }

@@ -53,7 +53,7 @@ impl Found {
     }
 }
 
-/// Cleans until `stopped`; returns at once where the settings say so.
+/// Cleans until `stopped`, whatever the settings say of whether it should.
 pub async fn clean(
     clock: Clock,
     registry: Arc<Registry>,
@@ -61,9 +61,6 @@ pub async fn clean(
     settings: NamingSettings,
     stopped: CancellationToken,
 ) {
-    if !settings.empty_service_auto_clean {
-        return;
-    }
     let mut found = Found::default();
     let mut wait = settings.empty_service_initial_delay;
     loop {

@@ -10,19 +10,25 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio_util::sync::CancellationToken;
 
 use super::expiry::{Verdict, is_silent, judge};
 use crate::{
-    base::clock::{Clock, Millis},
-    model::{Instance, Registry, Service, State, change::Changes, list::is_protected, switches::Switchboard},
+    base::{
+        burst::Burst,
+        clock::{Clock, Millis},
+    },
+    model::{
+        Instance, Registry, Service, State, change::Changes, list::is_protected, service::GRID_MS,
+        switches::Switchboard,
+    },
 };
 
-/// Time between two looks at a service.
-pub const PERIOD_MS: u64 = 5_000;
+/// Services that are looked at before other tasks get their turn.
+const BATCH: usize = 64;
 /// A look that is late by more than this means that the process stood still, and with it the beats.
 const FROZEN_MS: u64 = 5_000;
 
@@ -33,6 +39,7 @@ pub struct SweepStats {
     pub unhealthy: AtomicU64,
     /// Instances that were removed for want of beats.
     pub removed: AtomicU64,
+    lines: Burst,
 }
 
 /// The sweeping task.
@@ -87,34 +94,37 @@ impl Sweeper {
             tokio::select! {
                 () = stopped.cancelled() => return,
                 service = self.changes.next_made() => {
-                    queue.push(Reverse(Due { at: service.made_at.plus(PERIOD_MS), service }));
+                    queue.push(Reverse(Due { at: service.made_at.plus(GRID_MS), service }));
                 }
                 () = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(0))), if wait.is_some() => {
                     self.look(&mut queue);
+                    // All that came out of the store can be due at once.
+                    tokio::task::yield_now().await;
                 }
             }
         }
     }
 
-    /// Looks at all services that are due.
+    /// Looks at the services that are due, at most [`BATCH`] of them.
     fn look(&self, queue: &mut BinaryHeap<Reverse<Due>>) {
         let now = self.clock.now();
-        if queue.peek().is_some_and(|Reverse(due)| now.since(due.at) > FROZEN_MS) {
-            tracing::warn!(late_ms = FROZEN_MS, "the process stood still; all instances get their time anew");
+        let late_ms = queue.peek().map_or(0, |Reverse(due)| now.since(due.at));
+        if late_ms > FROZEN_MS {
+            tracing::warn!(late_ms, "the process stood still; all instances get their time anew");
             self.registry.for_each(|service| renew(service, now));
         }
-        while queue.peek().is_some_and(|Reverse(due)| due.at <= now) {
+        for _ in 0..BATCH {
+            if queue.peek().is_none_or(|Reverse(due)| due.at > now) {
+                return;
+            }
             let Some(Reverse(due)) = queue.pop() else { return };
             if due.service.is_removed() {
                 continue;
             }
             self.sweep(&due.service, now);
             // The grid stays that of the service's making, however late this look was.
-            let passed = now.since(due.service.made_at) / PERIOD_MS + 1;
-            queue.push(Reverse(Due {
-                at: due.service.made_at.plus(passed * PERIOD_MS),
-                service: due.service,
-            }));
+            let passed = now.since(due.service.made_at) / GRID_MS + 1;
+            queue.push(Reverse(Due { at: due.service.made_at.plus(passed * GRID_MS), service: due.service }));
         }
     }
 
@@ -132,32 +142,43 @@ impl Sweeper {
             Verdict::Gone if !self.may_remove => Verdict::Stays,
             verdict => verdict,
         };
-        let (mut unhealthy, mut gone) = (0, Vec::new());
+        let (mut any_silent, mut gone) = (false, Vec::new());
         for instance in &state.ephemeral {
             match verdict(instance) {
                 Verdict::Stays => {}
-                Verdict::Unhealthy => unhealthy += 1,
+                Verdict::Unhealthy => any_silent = true,
                 Verdict::Gone => gone.push(Arc::clone(instance)),
             }
         }
-        if unhealthy > 0 {
+        if any_silent {
             // Those that go are as silent, and go next.
             let silent = |instance: &Instance| instance.ephemeral && is_silent(instance, now);
-            if looks_the_same(&state, silent) {
+            let decide = |instance: &Instance| silent(instance).then_some(false);
+            let turned = if looks_the_same(&state, silent) {
                 // No list shows a difference, so nobody is told.
-                let _ = service.set_health(|instance| silent(instance).then_some(false));
+                service.set_health(decide).map_or(0, |(turned, _)| turned)
             } else {
-                self.registry.set_health(service, |instance| silent(instance).then_some(false));
-            }
-            tracing::info!(service = %service.key, count = unhealthy, "instances turned unhealthy: no beat");
+                self.registry.set_health(service, decide)
+            };
+            self.stats.unhealthy.fetch_add(turned, Ordering::Relaxed);
+            self.log(service, turned, "instances turned unhealthy: no beat");
         }
         if !gone.is_empty() {
             let removed =
                 self.registry.remove_silent(service, &gone, |instance| verdict(instance) == Verdict::Gone);
             self.stats.removed.fetch_add(removed, Ordering::Relaxed);
-            tracing::info!(service = %service.key, count = removed, "instances removed: no beat");
+            self.log(service, removed, "instances removed: no beat");
         }
-        self.stats.unhealthy.fetch_add(unhealthy, Ordering::Relaxed);
+    }
+
+    fn log(&self, service: &Service, count: u64, what: &str) {
+        if count == 0 {
+            return;
+        }
+        match self.stats.lines.pass(Instant::now()) {
+            Some(unlogged) => tracing::info!(service = %service.key, count, unlogged, "{what}"),
+            None => tracing::debug!(service = %service.key, count, "{what}"),
+        }
     }
 }
 
@@ -292,7 +313,7 @@ mod tests {
         let sweeper = sweeper(&clock);
         sweeper.registry.register(PLACE, &Description::new("10.0.0.1", 80, "DEFAULT"), clock.now()).unwrap();
         let service = sweeper.registry.get(PLACE).unwrap();
-        let mut queue = BinaryHeap::from([Reverse(Due { at: service.made_at.plus(PERIOD_MS), service })]);
+        let mut queue = BinaryHeap::from([Reverse(Due { at: service.made_at.plus(GRID_MS), service })]);
         clock.advance(60_000);
         sweeper.look(&mut queue);
         assert!(
@@ -301,6 +322,58 @@ mod tests {
         clock.advance(5_000);
         sweeper.look(&mut queue);
         assert_eq!(sweeper.registry.get(PLACE).unwrap().state().len(), 1);
+    }
+
+    /// The service of this name and when it is due.
+    fn due(sweeper: &Sweeper, name: &str) -> Reverse<Due> {
+        let place = Place { name, ..PLACE };
+        sweeper
+            .registry
+            .register(place, &Description::new("10.0.0.1", 80, "DEFAULT"), sweeper.clock.now())
+            .unwrap();
+        let service = sweeper.registry.get(place).unwrap();
+        Reverse(Due { at: service.made_at.plus(GRID_MS), service })
+    }
+
+    #[test]
+    fn a_look_at_many_services_ends_after_a_batch() {
+        let clock = Clock::set(0);
+        let sweeper = sweeper(&clock);
+        let mut queue: BinaryHeap<_> =
+            (0..100).map(|number| due(&sweeper, &format!("G@@{number}"))).collect();
+        clock.advance(GRID_MS);
+        let due =
+            |queue: &BinaryHeap<Reverse<Due>>| queue.iter().filter(|due| due.0.at <= clock.now()).count();
+        let mut left = vec![due(&queue)];
+        while due(&queue) > 0 {
+            sweeper.look(&mut queue);
+            left.push(due(&queue));
+        }
+        assert_eq!(left, [100, 36, 0]);
+    }
+
+    #[test]
+    fn what_turned_unhealthy_is_counted_and_a_beat_in_between_is_not() {
+        let clock = Clock::set(0);
+        let sweeper = sweeper(&clock);
+        for ip in ["10.0.0.1", "10.0.0.2"] {
+            sweeper.registry.register(PLACE, &Description::new(ip, 80, "DEFAULT"), clock.now()).unwrap();
+        }
+        clock.advance(20_000);
+        let service = sweeper.registry.get(PLACE).unwrap();
+        // The first beats after its health was set, before that is looked at again.
+        let decide = |instance: &Instance| {
+            if instance.ip() == "10.0.0.1" && !instance.healthy() {
+                instance.beat(clock.now());
+            }
+            is_silent(instance, clock.now()).then_some(false)
+        };
+        assert_eq!(sweeper.registry.set_health(&service, decide), 1);
+        swept(&sweeper);
+        assert_eq!(sweeper.stats.unhealthy.load(Ordering::Relaxed), 0);
+        clock.advance(20_000);
+        swept(&sweeper);
+        assert_eq!(sweeper.stats.unhealthy.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -303,7 +303,7 @@ mod tests {
                 && entries.contains(&("k20".into(), "v60".into()))
         );
         let object: String = (0..100).map(|k| format!("\"k{}\":{k},", k % 40)).collect();
-        let metadata: Metadata = format!("{{{}\"end\":1}}", object).parse().unwrap();
+        let metadata: Metadata = format!("{{{object}\"end\":1}}").parse().unwrap();
         assert_eq!(metadata.entries()[0], ("k0".into(), "80".into()));
         assert_eq!(metadata.entries()[40], ("end".into(), "1".into()));
         // Quadratic, these would take minutes.

@@ -3,7 +3,13 @@
 //! Each method is one write as a caller means it; what it publishes is visible when it returns, and reported to
 //! [`Changes`]. Nothing here knows of HTTP, disk or peers. Source: Nacos 1.4.8 naming module, service manager.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 pub use super::place::Place;
 use super::{
@@ -14,7 +20,7 @@ use super::{
     name::{self, NameError},
     service::{Draft, Removed, Touched},
 };
-use crate::base::clock::Millis;
+use crate::base::{burst::Burst, clock::Millis};
 
 /// The services of this node.
 #[derive(Debug)]
@@ -22,19 +28,31 @@ pub struct Registry {
     services: papaya::HashMap<ServiceKey, Arc<Service>>,
     changes: Arc<Changes>,
     limits: Limits,
+    /// False while the store is loaded.
+    logs: AtomicBool,
+    lines: Burst,
 }
 
 impl Registry {
     /// An empty registry that reports to `changes` and takes what is within `limits`.
     #[must_use]
     pub fn new(changes: Arc<Changes>, limits: Limits) -> Self {
-        Self { services: papaya::HashMap::new(), changes, limits }
+        let (logs, lines) = (AtomicBool::new(true), Burst::default());
+        Self { services: papaya::HashMap::new(), changes, limits, logs, lines }
     }
 
     /// Bounds of what is taken.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Runs `load`; services that are made meanwhile leave no line, whoever loads them says how many there are.
+    pub fn while_loading<T>(&self, load: impl FnOnce() -> T) -> T {
+        self.logs.store(false, Ordering::Relaxed);
+        let loaded = load();
+        self.logs.store(true, Ordering::Relaxed);
+        loaded
     }
 
     /// The service at `place`.
@@ -105,7 +123,12 @@ impl Registry {
         let services = self.services.pin();
         let service = services.get_or_insert(new.key.clone(), Arc::clone(&new));
         if Arc::ptr_eq(service, &new) {
-            tracing::info!(service = %new.key, "service made");
+            if self.logs.load(Ordering::Relaxed) {
+                match self.lines.pass(Instant::now()) {
+                    Some(unlogged) => tracing::info!(service = %new.key, unlogged, "service made"),
+                    None => tracing::debug!(service = %new.key, "service made"),
+                }
+            }
             self.changes.made(&new);
         }
         Arc::clone(service)
@@ -245,10 +268,12 @@ impl Registry {
     }
 
     /// Sets the health of instances: `decide` gives the wanted health of each, or nothing to leave it.
-    pub fn set_health(&self, service: &Arc<Service>, decide: impl Fn(&Instance) -> Option<bool>) {
-        if let Ok(touched) = service.set_health(decide) {
-            self.report(service, touched);
-        }
+    ///
+    /// Tells how many have another health now.
+    pub fn set_health(&self, service: &Arc<Service>, decide: impl Fn(&Instance) -> Option<bool>) -> u64 {
+        let Ok((changed, touched)) = service.set_health(decide) else { return 0 };
+        self.report(service, touched);
+        changed
     }
 
     /// Sets the health of the ephemeral instance with this key, if it is there; O(log n).
@@ -368,7 +393,10 @@ impl Registry {
             return false;
         }
         self.services.pin().remove(&service.key);
-        tracing::info!(service = %service.key, "service removed");
+        match self.lines.pass(Instant::now()) {
+            Some(unlogged) => tracing::info!(service = %service.key, unlogged, "service removed"),
+            None => tracing::debug!(service = %service.key, "service removed"),
+        }
         self.changes.changed(&service);
         true
     }

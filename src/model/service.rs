@@ -20,6 +20,9 @@ use super::{
 };
 use crate::base::{clock::Millis, java};
 
+/// Time between two looks at a service, from its making on.
+pub const GRID_MS: u64 = 5_000;
+
 /// What is known of a service besides its instances.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
@@ -160,7 +163,7 @@ impl State {
 pub struct Service {
     /// Where it lives.
     pub key: ServiceKey,
-    /// Expiry acts every 5 s from here on.
+    /// Expiry acts every [`GRID_MS`] from here on.
     pub made_at: Millis,
     state: ArcSwap<State>,
     /// The order of writes; holds whether the service has been removed.
@@ -325,17 +328,19 @@ impl Service {
     /// Sets the health of instances: `decide` gives the wanted health of each, or nothing to leave it.
     ///
     /// It is asked again after the health has been set: a beat that came in between saw the old one, and wins.
+    /// Tells how many have another health now.
     ///
     /// # Errors
     /// [`Removed`] if the service is gone.
-    pub fn set_health(&self, decide: impl Fn(&Instance) -> Option<bool>) -> Result<Touched, Removed> {
+    pub fn set_health(&self, decide: impl Fn(&Instance) -> Option<bool>) -> Result<(u64, Touched), Removed> {
         let name = Arc::clone(&self.key.name);
         let state = self.state();
         let changes = |instance: &Instance| decide(instance).filter(|&healthy| healthy != instance.healthy());
         if !state.instances().any(|instance| changes(instance).is_some()) {
-            return Ok(Touched::default());
+            return Ok((0, Touched::default()));
         }
-        let ((), touched) = self.write(|draft| {
+        self.write(|draft| {
+            let mut changed = 0;
             let current = self.state.load();
             // The checksum keeps the health of the last change of the list.
             let _ = current.checksum(&name);
@@ -343,13 +348,14 @@ impl Service {
                 let Some(healthy) = changes(instance) else { continue };
                 instance.set_healthy(healthy);
                 if decide(instance) == Some(healthy) {
-                    draft.touched.health = true;
+                    changed += 1;
                 } else {
                     instance.set_healthy(!healthy);
                 }
             }
-        })?;
-        Ok(touched)
+            draft.touched.health |= changed > 0;
+            changed
+        })
     }
 
     /// Sets the health of the ephemeral instance with this key, if it is there.

@@ -18,7 +18,8 @@ use std::{fmt::Write as _, time::SystemTime};
 pub enum Naming {
     /// Yes.
     Up,
-    /// No longer: the node is being stopped, what is under way is finished.
+    /// No longer: the node is being stopped, what is under way is finished. Seen by a request that had begun before;
+    /// a probe that comes later is refused its connection.
     Draining,
     /// Not by the status that an operator gave the node.
     Status(&'static str),

@@ -64,8 +64,11 @@ pub fn start_in(
         namespaces: Arc::default(),
         clock: clock.clone(),
     };
-    let limits =
-        Limits { max_body_bytes: settings.http.max_body_bytes, body_timeout: settings.http.body_timeout };
+    let limits = Limits {
+        max_body_bytes: settings.http.max_body_bytes,
+        body_timeout: settings.http.body_timeout,
+        max_collecting_bytes: settings.http.max_collecting_bytes,
+    };
     let meters = Meters::new(routes::labels());
     let logs = Arc::new(logs::prepare(&settings.log, false).unwrap().0);
     let api = Arc::new(Api {

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     fs::{self, File},
-    io::{BufRead as _, BufReader},
+    io::{self, BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
@@ -111,15 +111,53 @@ impl Server {
         self.home.take().unwrap()
     }
 
+    /// Starts one whose stdout is closed at the other end; what it serves at is read from its log.
+    pub fn start_unread(home: Home) -> Self {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let mut command = command(&home.data(), &[]);
+        let log = File::options().create(true).append(true).open(home.log()).unwrap();
+        let child = command.stdout(writer).stderr(log).spawn().unwrap();
+        let mut server = Self { child, url: String::new(), home: Some(home) };
+        let end = Instant::now() + PATIENCE;
+        server.url = loop {
+            let said = server.stderr();
+            // Its end shows that the line is whole.
+            let line =
+                said.split_inclusive('\n').find(|line| line.contains("serving") && line.ends_with('\n'));
+            if let Some(address) = line.and_then(|line| line.split("address=").nth(1)?.split(' ').next()) {
+                break format!("http://{address}/nacos");
+            }
+            assert!(server.child.try_wait().unwrap().is_none(), "it ended:\n{said}");
+            assert!(Instant::now() < end, "not ready in {PATIENCE:?}:\n{said}");
+            thread::sleep(Duration::from_millis(10)); // a file can't be waited for
+        };
+        server
+    }
+
     /// Asks it to end (SIGTERM).
     pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
     /// Asks it to end (SIGTERM) and waits until it has.
-    pub fn stop(mut self) -> (ExitStatus, Home) {
-        self.terminate();
+    pub fn stop(self) -> (ExitStatus, Home) {
+        self.stop_by("TERM")
+    }
+
+    /// Sends it this signal and waits until it has ended.
+    pub fn stop_by(self, signal: &str) -> (ExitStatus, Home) {
+        self.signal(signal);
+        self.ended()
+    }
+
+    /// Waits until it has ended, after it was told to.
+    pub fn ended(mut self) -> (ExitStatus, Home) {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -142,6 +180,27 @@ impl Drop for Server {
 pub fn refused(data: &Path, settings: &[&str]) -> (ExitStatus, String) {
     let output = command(data, settings).stdin(Stdio::null()).output().unwrap();
     (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Starts one that may have this many files open, and ends it as soon as it serves; else gives what it said.
+pub fn start_with_files(home: &Home, most_files: u32) -> Result<(), String> {
+    let server = command(&home.data(), &[]);
+    let mut child = Command::new("sh")
+        .args(["-c", r#"ulimit -n "$0" && exec "$@""#])
+        .arg(most_files.to_string())
+        .arg(server.get_program())
+        .args(server.get_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let serves = BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap() > 0;
+    // Where it doesn't serve, its end closed stdout.
+    let _ = child.kill();
+    let output = child.wait_with_output().unwrap();
+    if serves { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
 fn command(data: &Path, settings: &[&str]) -> Command {

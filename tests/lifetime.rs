@@ -1,0 +1,92 @@
+//! How the process starts and ends: what it says, what it waits for, its exit code.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use support::{
+    http::{authority, call},
+    server::{Home, Server, start_with_files},
+};
+
+/// What takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server that stops, and would go on doing so for minutes: the head of a request is under way.
+fn stopping() -> (Server, TcpStream) {
+    let settings = ["nacre.stop.grace-ms=600000", "nacre.http.head-timeout-ms=600000"];
+    let server = Server::start_in(Home::new(), &settings);
+    let authority = authority(server.url()).to_owned();
+    let mut under_way = TcpStream::connect(&authority).unwrap();
+    under_way.write_all(b"GET /livez HTTP/1.1\r\nHost: test\r\n").unwrap();
+    // A second connection shows that the first one has been accepted.
+    assert_eq!(call(server.url(), "GET", "/v1/ns/service/list?pageNo=1&pageSize=1").unwrap().0, 200);
+    server.terminate();
+    let end = Instant::now() + PATIENCE;
+    while TcpStream::connect(&authority).is_ok() {
+        assert!(Instant::now() < end, "it still takes connections");
+    }
+    (server, under_way)
+}
+
+#[test]
+fn a_second_signal_ends_the_process_at_once() {
+    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+        let (server, mut under_way) = stopping();
+        let (status, home) = server.stop_by(signal);
+        assert_eq!(status.code(), Some(code), "{}", home.stderr());
+        assert!(home.stderr().contains("told again: ending at once"), "{}", home.stderr());
+        let mut answer = Vec::new();
+        let _ = under_way.read_to_end(&mut answer);
+        assert_eq!(answer, b"");
+    }
+}
+
+#[test]
+fn a_stop_ends_idle_connections_at_once() {
+    let server = Server::start();
+    let mut idle = TcpStream::connect(authority(server.url())).unwrap();
+    idle.set_read_timeout(Some(PATIENCE)).unwrap();
+    idle.write_all(b"GET /livez HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    let mut answer = [0; 12];
+    idle.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    let (status, home) = server.stop();
+    assert!(status.success());
+    assert!(!home.stderr().contains("cut off"), "{}", home.stderr());
+}
+
+#[test]
+fn nobody_needs_to_read_the_ready_line() {
+    let server = Server::start_unread(Home::new());
+    let url = server.url().to_owned();
+    assert_eq!(call(&url, "POST", "/v1/ns/instance?serviceName=a&ip=10.0.0.1&port=80").unwrap().0, 200);
+    let (status, home) = server.stop();
+    assert!(status.success());
+    assert!(home.stderr().contains("the ready line can't be written"), "{}", home.stderr());
+    assert!(!home.stderr().contains("panicked"), "{}", home.stderr());
+}
+
+#[test]
+fn a_start_that_fails_leaves_the_store_alone() {
+    let mut failed_at_the_socket = 0;
+    // With too few files one part after the other can't be had, until it serves.
+    for most_files in 4..100 {
+        let home = Home::new();
+        let Err(said) = start_with_files(&home, most_files) else {
+            assert!(failed_at_the_socket > 0, "no start failed at the socket for pushes");
+            return;
+        };
+        if said.contains("nacre doesn't start: no UDP socket for pushes") {
+            failed_at_the_socket += 1;
+            assert!(!home.data().exists(), "its store was opened");
+        }
+    }
+    panic!("it never serves");
+}
