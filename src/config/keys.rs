@@ -158,10 +158,16 @@ pub(super) static KEYS: &[Key] = &[
     }),
     key("nacos.naming.clean.expired-metadata.*", Accept),
     key("nacos.naming.client.expired.time", Accept),
-    honour("nacos.naming.data.warmup", |s, v| put(&mut s.naming.data_warmup, read::switch(v))),
+    key("nacos.naming.data.warmup", Accept),
     honour("nacos.naming.expireInstance", |s, v| put(&mut s.naming.expire_instance, read::switch(v))),
     honour("nacre.naming.max-name-bytes", |s, v| {
         put(&mut s.naming.max_name_bytes, read::number(v, 200..=8_192))
+    }),
+    honour("nacre.naming.max-metadata-bytes", |s, v| {
+        put(&mut s.naming.max_metadata_bytes, read::bytes(v, 64 * 1024..=1024 * 1024 * 1024))
+    }),
+    honour("nacre.naming.max-clusters", |s, v| {
+        put(&mut s.naming.max_clusters, read::number(v, 1..=1_000_000))
     }),
     key("com.alibaba.nacos.naming.health.thread.num", Accept),
     // Push.

@@ -142,9 +142,10 @@ fn every_honoured_key_reaches_its_setting() {
         ("nacos.naming.clean.empty-service.expired-time=60000", |s| {
             s.naming.empty_service_expired_time = Some(Duration::from_secs(60));
         }),
-        ("nacos.naming.data.warmup=false", |s| s.naming.data_warmup = false),
         ("nacos.naming.expireInstance=no", |s| s.naming.expire_instance = false),
         ("nacre.naming.max-name-bytes=200", |s| s.naming.max_name_bytes = 200),
+        ("nacre.naming.max-metadata-bytes=64KB", |s| s.naming.max_metadata_bytes = 64 * 1024),
+        ("nacre.naming.max-clusters=1", |s| s.naming.max_clusters = 1),
         ("nacos.naming.push.pushTaskDelay=500", |s| s.push.interval = Duration::from_millis(500)),
         ("nacre.push.first-delay-ms=0", |s| s.push.first_delay = Duration::ZERO),
         ("nacre.push.interval-ms=0", |s| s.push.interval = Duration::ZERO),
