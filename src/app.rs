@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Write as _},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     process::ExitCode,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -88,8 +88,12 @@ enum ServeError {
 /// Why the server doesn't start; the text tells the operator what to do.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    #[error("can't listen on port {port} (server.port): {source}; is another server running there?")]
-    Listen { port: u16, source: io::Error },
+    #[error(
+        "can't listen on port {port} (server.port): another server is running there; stop it, or take another port"
+    )]
+    PortTaken { port: u16 },
+    #[error("can't listen on {} (server.address, server.port): {source}", shown(*.address, *.port))]
+    Listen { address: Option<IpAddr>, port: u16, source: io::Error },
     #[error("the machine doesn't tell its addresses: {0}; give the own one with nacos.server.ip")]
     OwnAddress(io::Error),
     #[error("{0}")]
@@ -100,6 +104,10 @@ enum StartError {
     Push(io::Error),
     #[error("signals can't be received: {0}")]
     Signals(io::Error),
+}
+
+fn shown(address: Option<IpAddr>, port: u16) -> String {
+    address.map_or_else(|| format!("port {port}"), |address| SocketAddr::new(address, port).to_string())
 }
 
 /// How a server ended that had started; it has been logged.
@@ -123,8 +131,9 @@ impl EndError {
 }
 
 async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
-    let settings = Arc::new(loaded.settings);
-    raise_open_files(settings.http.max_connections);
+    let mut settings = loaded.settings;
+    settings.http.max_connections = raise_open_files(settings.http.max_connections);
+    let settings = Arc::new(settings);
     let mut signals = Signals::new().map_err(StartError::Signals)?;
     let clock = Clock::system();
     let doors = Doors::open(&settings, &clock)?;
@@ -154,7 +163,10 @@ struct Doors {
 impl Doors {
     fn open(settings: &Settings, clock: &Clock) -> Result<Self, StartError> {
         let (address, port) = (settings.server.address, settings.server.port);
-        let listener = net::listen(address, port).map_err(|source| StartError::Listen { port, source })?;
+        let listener = net::listen(address, port).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => StartError::PortTaken { port },
+            _ => StartError::Listen { address, port, source },
+        })?;
         let port = listener.local_addr().map_or(port, |address: SocketAddr| address.port());
         let own = own_address::find(&settings.own_address).map_err(StartError::OwnAddress)?;
         Ok(Self {
@@ -304,19 +316,23 @@ impl Running {
     }
 }
 
-/// Raises the soft limit of open files to the hard one; warns where even that is below what the settings allow.
-fn raise_open_files(max_connections: usize) {
-    match rlimit::increase_nofile_limit(rlimit::INFINITY) {
-        Ok(limit) if limit < max_connections as u64 => {
-            tracing::warn!(
-                limit,
-                max_connections,
-                "the limit of open files is below nacre.http.max-connections"
-            );
+/// Files that are open besides connections: the store, sockets of our own, the runtime's.
+const OTHER_FILES: u64 = 64;
+
+/// Raises the soft limit of open files to the hard one; gives how many connections there may be within it.
+fn raise_open_files(max_connections: usize) -> usize {
+    let limit = match rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        Ok(limit) => limit,
+        Err(error) => {
+            tracing::warn!(%error, "the limit of open files (ulimit -n) can't be raised");
+            return max_connections;
         }
-        Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "the limit of open files can't be raised"),
+    };
+    let room = usize::try_from(limit.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(1);
+    if room < max_connections {
+        tracing::info!(limit, "the limit of open files (ulimit -n) leaves room for {room} connections");
     }
+    room.min(max_connections)
 }
 
 fn spawn_health(

@@ -3,7 +3,10 @@
 //! What is persistent goes through the store, the rest straight to the registry. Source: Nacos 1.4.8 naming module,
 //! instance controller; compat files `instance-*`.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Once},
+};
 
 use serde::Serialize;
 
@@ -106,11 +109,19 @@ pub fn register(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     put(api, named.place(), &described.with_metadata(metadata))
 }
 
+/// Told once: a Nacos would connect to them.
+static UNCHECKED: Once = Once::new();
+
 fn put(api: &Api, place: Place<'_>, description: &Description<'_>) -> Result<Pending, Refusal> {
     if description.ephemeral {
         api.registry.register(place, description, api.clock.now())?;
         return Ok(Pending::Done(Reply::OK));
     }
+    UNCHECKED.call_once(|| {
+        tracing::warn!(
+            "persistent instances keep the health that they were registered with: this version checks none"
+        );
+    });
     let (key, owned) = (place.to_key(), Arc::new(Owned::of(description)));
     let scope = match registers_alone(&api.registry, place, description) {
         true => Scope::instance(&key, &description.key),

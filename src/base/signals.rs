@@ -33,12 +33,19 @@ impl Told {
     }
 }
 
-/// Receives both signals; they no longer end the process by themselves.
+/// Receives both signals; they no longer end the process by themselves, and two others neither.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// SIGHUP: a terminal was closed, or somebody expects settings to be read again, which they are at start only.
+    _hangup: Signal,
+    /// SIGXFSZ: a file grew beyond the limit of the process. Caught, the write fails instead, and is answered so.
+    _file_size: Signal,
 }
+
+/// The number of SIGXFSZ on Linux.
+const FILE_SIZE: i32 = 25;
 
 impl Signals {
     /// Receives from here on.
@@ -46,7 +53,12 @@ impl Signals {
     /// # Errors
     /// The operating system lets no handler be set.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            _hangup: signal(SignalKind::hangup())?,
+            _file_size: signal(SignalKind::from_raw(FILE_SIZE))?,
+        })
     }
 
     /// The next of them.

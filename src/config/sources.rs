@@ -294,7 +294,7 @@ impl Loading {
                 }
                 Treatment::RefuseOn(text) => match values::switch(&value) {
                     Ok(true) => {
-                        self.errors.push(wrong(&format!("{}={value}", given.key), (*text).to_owned()))
+                        self.errors.push(wrong(&format!("{}={value}", given.key), (*text).to_owned()));
                     }
                     Ok(false) => self.accepted.push(given.key.clone()),
                     Err(reason) => self.errors.push(wrong(&given.key, reason)),

@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 
 use super::Switches;
+use crate::model::status::NodeStatus;
 
 /// What readers see, and what the store has.
 ///
@@ -63,6 +64,12 @@ impl Switchboard {
 
     fn show(&self, switches: Arc<Switches>) {
         let guards = switches.guards();
+        let (before, status) = (self.shown.load().status(), switches.status());
+        if status == NodeStatus::Up && before != status {
+            tracing::info!("the node's status is UP again");
+        } else if before != status {
+            tracing::warn!(%status, "an operator changed the node's status: clients are refused until it is set to UP");
+        }
         self.shown.store(switches);
         self.guards.store(guards, Ordering::Release);
     }
