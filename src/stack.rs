@@ -72,7 +72,7 @@ impl Service<V1Call> for Endpoints {
     fn call(&mut self, mut call: V1Call) -> Self::Future {
         let outcome = match call.facts.handler {
             Handler::Now(endpoint) => endpoint(&self.api, &call),
-            Handler::Stores(endpoint) => match endpoint(&self.api, &call) {
+            Handler::Waits(endpoint) => match endpoint(&self.api, &call) {
                 Ok(Pending::Done(reply)) => Ok(reply),
                 Ok(Pending::Later(outcome)) => {
                     return Either::Right(

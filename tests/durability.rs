@@ -2,7 +2,7 @@
 //!
 //! Sixteen writers change persistent data as fast as they can; the server is killed in the middle, started again on
 //! what it left, and asked for everything. A write that was answered must be there; the one write of each writer that
-//! was under way may be there or not. `NACRE_KILL_ROUNDS` sets how often (3 by default).
+//! was under way may be there or not. `KILL_ROUNDS` sets how often (3 by default).
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -150,7 +150,7 @@ fn check(url: &str, round: usize, known: &mut [Vec<Known>]) {
 
 #[test]
 fn what_was_answered_survives_a_kill() {
-    let rounds = std::env::var("NACRE_KILL_ROUNDS").map_or(3, |rounds| rounds.parse().unwrap());
+    let rounds = std::env::var("KILL_ROUNDS").map_or(3, |rounds| rounds.parse().unwrap());
     let mut home = Home::new();
     let mut known = vec![vec![Known::default(); KEYS]; WRITERS];
     let mut steps = [0; WRITERS];

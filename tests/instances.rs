@@ -396,3 +396,28 @@ async fn entries_of_an_instance_are_served_under_api_but_not_the_other_way_round
         assert_eq!(status(&mut node, method, path).await, 501, "{method} {path}");
     }
 }
+
+#[tokio::test]
+async fn a_beat_keeps_an_ephemeral_instance_beside_a_persistent_one_of_the_same_address() {
+    let mut node = start();
+    let at = "serviceName=twins&ip=10.0.0.1&port=80";
+    for kind in ["true", "false"] {
+        assert_eq!(node.ask("POST", &format!("/v1/ns/instance?{at}&ephemeral={kind}")).await.0, 200);
+    }
+    node.clock.advance(14_000);
+    let (_, body) = node.ask("PUT", &format!("/v1/ns/instance/beat?{at}")).await;
+    assert!(body.contains("10200"), "{body}");
+    let service = node
+        .registry
+        .get(nacre::model::registry::Place { namespace: "public", name: "DEFAULT_GROUP@@twins" });
+    let state = service.unwrap().state();
+    assert!(state.ephemeral.iter().all(|instance| instance.last_beat() == node.clock.now()));
+}
+
+#[tokio::test]
+async fn removing_a_persistent_instance_of_an_unknown_service_is_ok_and_makes_nothing() {
+    let mut node = start();
+    let path = "/v1/ns/instance?serviceName=none&ip=10.0.0.1&port=80&ephemeral=false";
+    assert_eq!(node.ask("DELETE", path).await, (200, "ok".into()));
+    assert!(node.registry.is_empty());
+}

@@ -20,6 +20,7 @@ pub mod mask;
 pub mod order;
 pub mod replay;
 pub mod report;
+pub mod restore;
 pub mod run;
 pub mod shuffle;
 pub mod target;

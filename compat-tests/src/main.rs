@@ -13,6 +13,7 @@ use compat_tests::golden::{self, Suite};
 use compat_tests::order::plan;
 use compat_tests::replay::{Options, replay, replay_in_order};
 use compat_tests::report::Report;
+use compat_tests::restore;
 use compat_tests::run::Pauses;
 use compat_tests::shuffle::fresh_seed;
 use compat_tests::target::Target;
@@ -64,6 +65,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let plan = plan(&suites, arguments.only.as_ref(), !arguments.files.is_empty());
     ensure!(!plan.is_empty() || !plan.left_out.is_empty(), "no scenario is chosen by these arguments");
     target.probe()?;
+    // What answers otherwise is no such server, as the scenarios will show; files of somebody's own may need anything.
+    ensure!(
+        !arguments.files.is_empty() || restore::is_up(&target).unwrap_or(true),
+        "the server says that it isn't UP, so it refuses what is played"
+    );
     let options = Options {
         jobs: usize::from(arguments.jobs),
         key_order: !arguments.no_order,
@@ -74,6 +80,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut outcomes = replay(&target, &plan.shared, &options);
     for suite in &plan.alone {
         outcomes.extend(replay_in_order(&target, suite, &options));
+    }
+    if !plan.alone.is_empty() && restore::put_status_back(&target)? {
+        eprintln!("a scenario had taken the server out of service; its status is put back");
     }
     let report = Report::new(outcomes, plan.left_out);
     print!("{}{}", report.differences(arguments.verbose), report.summary());

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     base::java,
+    distro::whole_instance::WholeInstance,
     model::{
         Instance, Metadata, Service, State,
         cluster::HealthChecker,
@@ -27,7 +28,6 @@ use crate::{
         pattern::NamePattern,
         registry::Place,
         selector::Selector,
-        whole_instance::WholeInstance,
     },
 };
 
@@ -303,7 +303,8 @@ pub fn instances(api: &Api, call: &V1Call) -> Outcome {
     };
     let end = number.saturating_mul(size).min(found.len());
     let start = number.saturating_sub(1).saturating_mul(size).min(end);
-    let list = found[start..end].iter().map(|instance| WholeInstance::of(instance, &name, &api.clock));
+    let at = api.clock.reading();
+    let list = found[start..end].iter().map(|instance| WholeInstance::of(instance, &name, at));
     Ok(Reply::json(&InstancePage { list: list.collect(), count: found.len() }))
 }
 

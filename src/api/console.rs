@@ -32,7 +32,7 @@ const MAX_DESCRIPTION_CHARS: usize = 256;
 /// A namespace as the list shows it, fields in wire order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct NamespaceRow<'a> {
     namespace: &'a str,
     namespace_show_name: &'a str,
     quota: u32,
@@ -44,7 +44,7 @@ struct Shown<'a> {
     namespace_desc: Option<&'a str>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> NamespaceRow<'a> {
     fn public() -> Self {
         Self::new("", DEFAULT_NAMESPACE, 0)
     }
@@ -62,7 +62,7 @@ impl<'a> Shown<'a> {
 struct List<'a> {
     code: u16,
     message: Option<&'a str>,
-    data: Vec<Shown<'a>>,
+    data: Vec<NamespaceRow<'a>>,
 }
 
 /// GET namespaces: all of them, or with `show=all` one with its description, or with `checkNamespaceIdExist=true`
@@ -76,18 +76,21 @@ pub fn namespaces(api: &Api, call: &V1Call) -> Outcome {
         return Ok(Reply::json(&exists(&api.namespaces, params.typed("customNamespaceId", "String")?)));
     }
     let made = api.namespaces.list();
-    let data = std::iter::once(Shown::public()).chain(made.iter().map(Shown::made)).collect();
+    let data = std::iter::once(NamespaceRow::public()).chain(made.iter().map(NamespaceRow::made)).collect();
     Ok(Reply::json(&List { code: 200, message: None, data }))
 }
 
 fn namespace(namespaces: &Namespaces, id: &str) -> Outcome {
     if id.trim().is_empty() {
-        return Ok(Reply::json(&Shown { namespace_desc: Some("Public Namespace"), ..Shown::public() }));
+        return Ok(Reply::json(&NamespaceRow {
+            namespace_desc: Some("Public Namespace"),
+            ..NamespaceRow::public()
+        }));
     }
     let made = namespaces.list();
     let found = made.iter().find(|namespace| namespace.id == id);
     let found = found.ok_or_else(|| Refusal::failed(format_args!("namespace {id} is not found")))?;
-    Ok(Reply::json(&Shown { namespace_desc: Some(&found.description), ..Shown::made(found) }))
+    Ok(Reply::json(&NamespaceRow { namespace_desc: Some(&found.description), ..NamespaceRow::made(found) }))
 }
 
 fn exists(namespaces: &Namespaces, id: &str) -> bool {

@@ -41,7 +41,7 @@ impl From<AcceptError> for Refusal {
 pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
     check_own_host(call.peer)?;
     let data: Data = body::json(call)?;
-    accept(&api.registry, data, &api.clock)?;
+    accept(&api.registry, data, api.clock.reading())?;
     Ok(Reply::OK)
 }
 
@@ -76,7 +76,7 @@ pub fn get_datums(api: &Api, call: &V1Call) -> Outcome {
 }
 
 fn octets(api: &Api, services: &[Arc<Service>]) -> Reply {
-    let json = json::to_bytes(&ShownData { services, clock: &api.clock });
+    let json = json::to_bytes(&ShownData { services, at: api.clock.reading() });
     let media_type = HeaderValue::from_static("application/octet-stream");
     Reply::Whole(Box::new(reply::typed_response(StatusCode::OK, media_type, V1Body::sized(json))))
 }

@@ -33,7 +33,7 @@ pub fn update(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let service = service.ok_or_else(|| Refusal::failed(format_args!("service {name} is not found!")))?;
     check_unchecked(&service, &cluster)?;
     let key = InstanceKey { ip: &ip, port, cluster: &cluster };
-    match super::instance::find(&service.state(), &key).filter(|instance| instance.port == port) {
+    match super::instance::find(&service.state(), &key) {
         None => Ok(Pending::Done(Reply::OK)),
         Some(instance) if instance.ephemeral => {
             api.registry.set_health_of(&service, &key, healthy);

@@ -18,14 +18,13 @@ use crate::{
     base::clock::Millis,
     cp::{Change, Gone, Scope},
     model::{
-        Metadata, ServiceKey, State,
+        Instances, Metadata, ServiceKey, State,
         instance::{
             Address, Description, HIGHEST_WEIGHT, Instance, InstanceId, InstanceKey, stored_weight,
             wants_counted_id,
         },
         name::{self, DEFAULT_CLUSTER, DEFAULT_NAMESPACE},
         registry::Place,
-        service::Instances,
     },
 };
 
@@ -151,8 +150,12 @@ pub fn deregister(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let described = Described::read(api, &params)?;
     let named = Named::read(&params)?;
     let key = described.key();
-    if described.ephemeral || api.registry.get(named.place()).is_none() {
-        api.registry.deregister(named.place(), key, described.ephemeral)?;
+    if described.ephemeral {
+        api.registry.deregister(named.place(), key, true)?;
+        return Ok(Pending::Done(Reply::OK));
+    }
+    if api.registry.get(named.place()).is_none() {
+        // Not by way of the registry: what somebody registers in this moment must go through the store, or stay.
         return Ok(Pending::Done(Reply::OK));
     }
     name::check_cluster(key.cluster)?;

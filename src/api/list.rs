@@ -7,7 +7,7 @@ use super::{
     Api, Named, V1Call,
     agent::Agent,
     params::{self, Params},
-    reply::Reply,
+    reply::{Refusal, Reply},
     routes::Outcome,
     subscribers::Subscription,
 };
@@ -24,6 +24,7 @@ pub fn list(api: &Api, call: &V1Call) -> Outcome {
 pub(super) fn list_of(api: &Api, call: &V1Call, params: &Params<'_>, named: &Named<'_>) -> Outcome {
     let agent = Agent::of(&call.head.headers);
     let clusters = params.optional("clusters").unwrap_or_default();
+    list::check_clusters(&clusters).map_err(Refusal::illegal)?;
     let env = params.optional("env").unwrap_or_default();
     let truth = |name: &str| params.optional(name).is_some_and(|word| params::is_true(&word));
     let (healthy_only, is_check) = (truth("healthyOnly"), truth("isCheck"));

@@ -17,11 +17,10 @@ use crate::{
     base::jackson::{self, Scalar},
     cp::{Change, Scope},
     model::{
-        Instance, InstanceKey, Registry, ServiceKey,
+        Instance, InstanceKey, Instances, Registry, ServiceKey,
         metadata::{self, Entries},
         name::DEFAULT_CLUSTER,
         registry::Place,
-        service::Instances,
     },
 };
 
@@ -129,7 +128,7 @@ impl Batch {
         Ok(Self { action, entries, chosen })
     }
 
-    /// The chosen ones among the instances of one kind; one that is named twice comes twice.
+    /// The chosen ones among the instances of one kind; one that is listed twice comes twice.
     fn choose<'a>(
         &'a self,
         instances: &'a Instances,
@@ -176,34 +175,34 @@ impl Target {
 
 /// The instances that a JSON array names; a text that isn't one names none.
 fn read_targets(text: &str) -> Vec<Target> {
-    serde_json::from_str::<Vec<Option<Named<'_>>>>(text)
+    serde_json::from_str::<Vec<Option<ListedInstance<'_>>>>(text)
         .ok()
-        .and_then(|named| named.iter().flatten().map(Named::target).collect::<Result<_, _>>().ok())
+        .and_then(|listed| listed.iter().flatten().map(ListedInstance::target).collect::<Result<_, _>>().ok())
         .unwrap_or_default()
 }
 
 /// An element of the array, with its fields as they came.
 #[derive(Default)]
-struct Named<'a> {
+struct ListedInstance<'a> {
     ip: Scalar<'a>,
     port: Scalar<'a>,
     cluster: Scalar<'a>,
     ephemeral: Scalar<'a>,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Named<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ListedInstance<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        jackson::read_fields(deserializer, |named: &mut Self, field, value| match field {
-            "ip" => named.ip = value,
-            "port" => named.port = value,
-            "clusterName" => named.cluster = value,
-            "ephemeral" => named.ephemeral = value,
+        jackson::read_fields(deserializer, |listed: &mut Self, field, value| match field {
+            "ip" => listed.ip = value,
+            "port" => listed.port = value,
+            "clusterName" => listed.cluster = value,
+            "ephemeral" => listed.ephemeral = value,
             _ => {}
         })
     }
 }
 
-impl Named<'_> {
+impl ListedInstance<'_> {
     fn target(&self) -> Result<Target, jackson::WrongKind> {
         Ok(Target {
             ip: self.ip.text()?.unwrap_or_default().into_owned(),

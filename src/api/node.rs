@@ -1,4 +1,7 @@
 //! What the node knows of itself, and who calls from the same host.
+//!
+//! Source: Nacos 1.4.8 core module, member; compat files `core-cluster`, `operator-state`. That peer entries answer the
+//! own host only is ours (compat file `distro-data`, improved).
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -24,7 +24,7 @@ use crate::{
 const SWITCHES_NAME: &str = "00-00---000-NACOS_SWITCH_DOMAIN-000---00-00";
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct SwitchesDocument<'a> {
     #[serde(flatten)]
     switches: &'a Switches,
     name: &'static str,
@@ -34,7 +34,7 @@ struct Shown<'a> {
 /// GET switches.
 pub fn switches(api: &Api, _: &V1Call) -> Outcome {
     let switches = api.switches.load();
-    Ok(Reply::json(&Shown { switches: &switches, name: SWITCHES_NAME, checksum: None }))
+    Ok(Reply::json(&SwitchesDocument { switches: &switches, name: SWITCHES_NAME, checksum: None }))
 }
 
 impl From<SwitchError> for Refusal {

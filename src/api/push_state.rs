@@ -8,7 +8,7 @@ use super::{Api, V1Call, params::Params, reply::Reply, routes::Outcome};
 
 /// Fields in wire order.
 #[derive(Serialize)]
-struct Shown {
+struct StateDocument {
     succeed: u64,
     total: u64,
     ratio: Ratio,
@@ -43,7 +43,7 @@ pub fn show(api: &Api, call: &V1Call) -> Outcome {
     if reset {
         api.push.forget_failed();
     }
-    Ok(Reply::json(&Shown {
+    Ok(Reply::json(&StateDocument {
         succeed: state.succeed,
         total: state.total,
         ratio: Ratio { succeed: state.succeed, total: state.total },
@@ -58,7 +58,7 @@ mod tests {
     use crate::base::json;
 
     fn shown(succeed: u64, total: u64, data: Option<Vec<String>>) -> String {
-        let shown = Shown { succeed, total, ratio: Ratio { succeed, total }, data, reset: false };
+        let shown = StateDocument { succeed, total, ratio: Ratio { succeed, total }, data, reset: false };
         String::from_utf8(json::to_bytes(&shown)).unwrap()
     }
 

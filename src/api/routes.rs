@@ -7,11 +7,11 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, Method, Request, Version, header};
+use http::{Method, Request};
 use nacre_middleware::Facts;
 
 use super::{
-    Api, V1Call, auth, beat, catalog, cluster, console, core, distro, health, instance, legacy, list,
+    Api, V1Call, auth, beat, catalog, cluster, console, core, distro, heads, health, instance, legacy, list,
     metadata_batch, observe, operator, push_state, raft,
     reply::{Refusal, Reply},
     service, subscribers, unrouted, web,
@@ -35,7 +35,7 @@ pub enum Handler {
     /// Answers at once.
     Now(fn(&Api, &V1Call) -> Outcome),
     /// May have to wait, for the store in most cases.
-    Stores(fn(&Api, &V1Call) -> Result<Pending, Refusal>),
+    Waits(fn(&Api, &V1Call) -> Result<Pending, Refusal>),
 }
 
 /// Where a path lies, which decides how unknown ones and wrong methods are answered.
@@ -121,38 +121,39 @@ const fn outside(method: Method, path: &'static str, handler: Handler) -> Route 
     Route { method, path, area: Area::Outside, dressed: false, handler }
 }
 
-use Handler::{Now, Stores};
+use Handler::{Now, Waits};
 
 /// Every endpoint. `/v1/ns/ops/...` is served as `/v1/ns/operator/...`, `/v1/ns/api/...` as `/v1/ns/instance/...`.
 static ROUTES: &[Route] = &[
-    naming(Method::POST, "/v1/ns/instance", Stores(instance::register)),
-    naming(Method::DELETE, "/v1/ns/instance", Stores(instance::deregister)),
-    naming(Method::PUT, "/v1/ns/instance", Stores(instance::update)),
+    naming(Method::POST, "/v1/ns/instance", Waits(instance::register)),
+    naming(Method::DELETE, "/v1/ns/instance", Waits(instance::deregister)),
+    naming(Method::PUT, "/v1/ns/instance", Waits(instance::update)),
     naming(Method::GET, "/v1/ns/instance", Now(instance::detail)),
-    naming(Method::PATCH, "/v1/ns/instance", Stores(instance::patch)),
+    naming(Method::PATCH, "/v1/ns/instance", Waits(instance::patch)),
     naming(Method::GET, "/v1/ns/instance/statuses", Now(instance::statuses)),
     naming(Method::GET, "/v1/ns/instance/list", Now(list::list)),
     naming(Method::PUT, "/v1/ns/instance/beat", Now(beat::beat)),
-    naming(Method::PUT, "/v1/ns/instance/metadata/batch", Stores(metadata_batch::update)),
-    naming(Method::DELETE, "/v1/ns/instance/metadata/batch", Stores(metadata_batch::remove)),
+    naming(Method::PUT, "/v1/ns/instance/metadata/batch", Waits(metadata_batch::update)),
+    naming(Method::DELETE, "/v1/ns/instance/metadata/batch", Waits(metadata_batch::remove)),
     naming(Method::GET, "/v1/ns/api/srvIPXT", Now(legacy::srv_ipxt)),
     naming(Method::GET, "/v1/ns/api/clientBeat", Now(legacy::client_beat)),
     naming(Method::GET, "/v1/ns/api/allDomNames", Now(legacy::all_dom_names)),
-    naming(Method::POST, "/v1/ns/service", Stores(service::create)),
-    naming(Method::PUT, "/v1/ns/service", Stores(service::update)),
-    naming(Method::DELETE, "/v1/ns/service", Stores(service::remove)),
+    naming(Method::POST, "/v1/ns/service", Waits(service::create)),
+    naming(Method::PUT, "/v1/ns/service", Waits(service::update)),
+    naming(Method::DELETE, "/v1/ns/service", Waits(service::remove)),
     naming(Method::GET, "/v1/ns/service", Now(service::detail)),
     naming(Method::GET, "/v1/ns/service/list", Now(service::list)),
     naming(Method::GET, "/v1/ns/service/names", Now(service::names)),
     naming(Method::PUT, "/v1/ns/service/checksum", Now(service::checksum)),
     naming(Method::POST, "/v1/ns/service/status", Now(service::status)),
+    naming(Method::GET, "/v1/ns/service/subscribers", Now(subscribers::list)),
     naming(Method::GET, "/v1/ns/catalog/service", Now(catalog::service)),
     naming(Method::GET, "/v1/ns/catalog/services", Now(catalog::services)),
     naming(Method::GET, "/v1/ns/catalog/instances", Now(catalog::instances)),
     naming(Method::GET, "/v1/ns/catalog/rt/service", Now(catalog::check_times)),
-    naming(Method::PUT, "/v1/ns/cluster", Stores(cluster::update)),
-    naming(Method::PUT, "/v1/ns/health", Stores(health::update)),
-    naming(Method::PUT, "/v1/ns/health/instance", Stores(health::update)),
+    naming(Method::PUT, "/v1/ns/cluster", Waits(cluster::update)),
+    naming(Method::PUT, "/v1/ns/health", Waits(health::update)),
+    naming(Method::PUT, "/v1/ns/health/instance", Waits(health::update)),
     naming(Method::GET, "/v1/ns/health/server", Now(health::server)),
     // The reference's first filter knows this path, its framework doesn't.
     naming(Method::GET, "/v1/ns/healthcheckers", Now(unrouted::not_found)),
@@ -169,13 +170,14 @@ static ROUTES: &[Route] = &[
     naming(Method::GET, "/v1/ns/raft/leader", Now(raft::stopped)),
     naming(Method::GET, "/v1/ns/raft/listeners", Now(raft::stopped)),
     naming(Method::GET, "/v1/ns/operator/switches", Now(operator::switches)),
-    naming(Method::PUT, "/v1/ns/operator/switches", Stores(operator::set_switch)),
+    naming(Method::PUT, "/v1/ns/operator/switches", Waits(operator::set_switch)),
     naming(Method::GET, "/v1/ns/operator/metrics", Now(operator::metrics)),
     naming(Method::GET, "/v1/ns/operator/servers", Now(operator::servers)),
     naming(Method::GET, "/v1/ns/operator/distro/status", Now(operator::distro_status)),
     naming(Method::GET, "/v1/ns/operator/distro/server", Now(operator::distro_server)),
     naming(Method::GET, "/v1/ns/operator/cluster/state", Now(operator::cluster_state)),
     naming(Method::GET, "/v1/ns/operator/server/status", Now(operator::server_status)),
+    naming(Method::GET, "/v1/ns/operator/push/state", Now(push_state::show)),
     naming(Method::PUT, "/v1/ns/operator/log", Now(operator::log)),
     naming(Method::PUT, "/v1/ns/distro/datum", Now(distro::put_datum)),
     naming(Method::GET, "/v1/ns/distro/datum", Now(distro::get_datum)),
@@ -192,9 +194,9 @@ static ROUTES: &[Route] = &[
     context(Method::PUT, "/v1/core/ops/log", Now(core::log)),
     context(Method::POST, "/v1/core/ops/raft", Now(core::raft)),
     context(Method::GET, "/v1/console/namespaces", Now(console::namespaces)),
-    context(Method::POST, "/v1/console/namespaces", Stores(console::create)),
-    context(Method::PUT, "/v1/console/namespaces", Stores(console::edit)),
-    context(Method::DELETE, "/v1/console/namespaces", Stores(console::remove)),
+    context(Method::POST, "/v1/console/namespaces", Waits(console::create)),
+    context(Method::PUT, "/v1/console/namespaces", Waits(console::edit)),
+    context(Method::DELETE, "/v1/console/namespaces", Waits(console::remove)),
     context(Method::GET, "/v1/console/server/state", Now(console::server_state)),
     context(Method::GET, "/v1/console/health/liveness", Now(console::health)),
     context(Method::GET, "/v1/console/health/readiness", Now(console::health)),
@@ -204,22 +206,31 @@ static ROUTES: &[Route] = &[
     context(Method::GET, "/index.html", Now(web::page)),
     context(Method::GET, "/actuator", Now(web::actuator)),
     context(Method::GET, "/actuator/health", Now(web::actuator_health)),
-    naming(Method::GET, "/v1/ns/service/subscribers", Now(subscribers::list)),
-    naming(Method::GET, "/v1/ns/operator/push/state", Now(push_state::show)),
     outside(Method::GET, "/livez", Now(observe::livez)),
     outside(Method::GET, "/readyz", Now(observe::readyz)),
-    outside(Method::GET, "/metrics", Stores(observe::metrics)),
+    outside(Method::GET, "/metrics", Waits(observe::metrics)),
 ];
 
 /// Only there where a setting asks for it: elsewhere its path is as unknown as any other.
-static PROMETHEUS: Route = context(Method::GET, "/actuator/prometheus", Stores(observe::prometheus));
+static PROMETHEUS: Route = context(Method::GET, "/actuator/prometheus", Waits(observe::prometheus));
 
 /// The same endpoint under an older prefix.
 const ALIASES: [(&str, &str); 2] = [("/v1/ns/operator/", "/v1/ns/ops/"), ("/v1/ns/instance", "/v1/ns/api")];
 
 /// Rows for what is no endpoint.
 mod special {
-    use super::{Area, Handler::Now, Method, Route, unrouted};
+    use super::{Area, Handler::Now, Method, Route, heads::Fault, unrouted};
+
+    /// The row that answers a head with this fault.
+    pub fn of(fault: Fault) -> &'static Route {
+        match fault {
+            Fault::Malformed => &BAD_REQUEST,
+            Fault::Expectation => &EXPECTATION,
+            Fault::Trace => &TRACE,
+            Fault::StrangeMethod => &STRANGE,
+            Fault::RefusedPath => &MALICIOUS,
+        }
+    }
 
     const fn row(area: Area, path: &'static str, dressed: bool, handler: super::Handler) -> Route {
         // The method is of no account here; GET leaves bodies unread.
@@ -297,8 +308,8 @@ impl Table {
     }
 
     fn find_route<B>(&self, request: &Request<B>) -> &'static Route {
-        if let Some(refused) = refused_head(request) {
-            return refused;
+        if let Some(fault) = heads::fault_of_head(request) {
+            return special::of(fault);
         }
         let path = request.uri().path();
         match self.rows.get(path) {
@@ -324,8 +335,8 @@ impl Table {
 
     /// Paths that aren't in the table as they stand.
     fn find_unusual(&self, method: &Method, path: &str) -> &'static Route {
-        if let Some(refused) = refused_path(path) {
-            return refused;
+        if let Some(fault) = heads::fault_of_path(path) {
+            return special::of(fault);
         }
         let decoded: Cow<'_, str> = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
         if *decoded == *self.context {
@@ -352,62 +363,6 @@ impl Table {
             _ => Area::Outside,
         }
     }
-}
-
-/// Heads that the container refuses before it looks at the path.
-fn refused_head<B>(request: &Request<B>) -> Option<&'static Route> {
-    let headers = request.headers();
-    if !host_is_right(request) {
-        return Some(&special::BAD_REQUEST);
-    }
-    if let Some(expected) = headers.get(header::EXPECT)
-        && !expected.as_bytes().eq_ignore_ascii_case(b"100-continue")
-    {
-        return Some(&special::EXPECTATION);
-    }
-    match *request.method() {
-        Method::GET
-        | Method::PUT
-        | Method::POST
-        | Method::DELETE
-        | Method::PATCH
-        | Method::HEAD
-        | Method::OPTIONS => None,
-        Method::TRACE => Some(&special::TRACE),
-        _ => Some(&special::STRANGE),
-    }
-}
-
-/// One `Host` (HTTP/1.1 must have it) that is an authority, and the same as an absolute target's.
-fn host_is_right<B>(request: &Request<B>) -> bool {
-    let headers: &HeaderMap = request.headers();
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let Some(host) = hosts.next() else { return request.version() < Version::HTTP_11 };
-    if hosts.next().is_some() {
-        return false;
-    }
-    let host = host.as_bytes();
-    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]%~!$&'()*+,;=".contains(byte);
-    if !host.iter().all(allowed) {
-        return false;
-    }
-    match request.uri().authority() {
-        Some(authority) => authority.as_str().as_bytes().eq_ignore_ascii_case(host),
-        None => true,
-    }
-}
-
-/// Paths that a filter of the reference refuses: 500, or 400 from its container.
-fn refused_path(path: &str) -> Option<&'static Route> {
-    let escaped = |escape: &str| {
-        memchr::memmem::find(path.to_ascii_lowercase().as_bytes(), escape.as_bytes()).is_some()
-    };
-    if path.contains('%') && (escaped("%2f") || escaped("%5c") || escaped("%00")) {
-        return Some(&special::BAD_REQUEST);
-    }
-    let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
-    let dots = decoded.split('/').any(|segment| segment == "." || segment == "..");
-    (decoded.contains("//") || decoded.contains(';') || dots).then_some(&special::MALICIOUS)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::{
     },
     push::{
         Question,
-        subscribers::{Host, Subscriber},
+        subscriber::{Host, Subscriber},
     },
 };
 
@@ -68,7 +68,7 @@ impl Subscription<'_> {
 /// A subscriber, fields in wire order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct SubscriberRow<'a> {
     addr_str: String,
     agent: &'a str,
     app: &'a str,
@@ -77,7 +77,7 @@ struct Shown<'a> {
     service_name: &'a str,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> SubscriberRow<'a> {
     fn of(subscriber: &'a Subscriber) -> Self {
         Self {
             addr_str: subscriber.target.text(),
@@ -99,7 +99,7 @@ fn key(subscriber: &Subscriber) -> (&str, Host<'_>, u16, &str, &str) {
 /// A page of subscribers.
 #[derive(Default, Serialize)]
 struct Page<'a> {
-    subscribers: Vec<Shown<'a>>,
+    subscribers: Vec<SubscriberRow<'a>>,
     count: usize,
 }
 
@@ -125,7 +125,7 @@ pub fn list(api: &Api, call: &V1Call) -> Outcome {
         found.dedup_by(|one, other| key(one) == key(other));
     }
     let page = page(&found, page_number, page_size).map_or_else(Page::default, |part| Page {
-        subscribers: part.iter().map(|subscriber| Shown::of(subscriber)).collect(),
+        subscribers: part.iter().map(|subscriber| SubscriberRow::of(subscriber)).collect(),
         count: found.len(),
     });
     Ok(Reply::json(&page))

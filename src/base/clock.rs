@@ -110,11 +110,27 @@ impl Clock {
         }
     }
 
-    /// The wall time of a monotonic moment, as far as the wall clock hasn't been moved since.
+    /// Both clocks as they stand.
     #[must_use]
-    pub fn wall_ms_of(&self, moment: Millis) -> u64 {
-        let now = self.now();
-        self.wall_ms().saturating_add(moment.since(now)).saturating_sub(now.since(moment))
+    pub fn reading(&self) -> Reading {
+        Reading { now: self.now(), wall_ms: self.wall_ms() }
+    }
+}
+
+/// Both clocks at one moment, for decisions that turn one time into the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// The monotonic one.
+    pub now: Millis,
+    /// Milliseconds since 1970.
+    pub wall_ms: u64,
+}
+
+impl Reading {
+    /// The wall time of a monotonic moment, as far as the wall clock hasn't been moved in between.
+    #[must_use]
+    pub fn wall_ms_of(self, moment: Millis) -> u64 {
+        self.wall_ms.saturating_add(moment.since(self.now)).saturating_sub(self.now.since(moment))
     }
 }
 
@@ -142,6 +158,6 @@ mod tests {
         clock.advance(500);
         assert_eq!(clock.now().since(before), 500);
         assert_eq!(clock.wall_ms(), 1_500);
-        assert_eq!(clock.wall_ms_of(before), 1_000);
+        assert_eq!(clock.reading().wall_ms_of(before), 1_000);
     }
 }

@@ -122,6 +122,16 @@ impl Progress {
         self.phase.store(ANSWERED, Relaxed);
     }
 
+    /// A write begins to wait for the client.
+    fn blocks(&self) {
+        let now = self.elapsed_ms() + 1;
+        if self.behind.load(Relaxed) == 0 {
+            self.taken.store(0, Relaxed);
+            self.behind.store(now, Relaxed);
+        }
+        self.blocked.store(now, Relaxed);
+    }
+
     /// When the client's time is over, as far as it can be told now; nothing while it is our turn.
     fn deadline(&self, patience: Patience) -> Option<Instant> {
         let at = |ms: u64, patience: Duration| self.start + Duration::from_millis(ms) + patience;
@@ -142,14 +152,16 @@ impl Progress {
 
     /// Ready when the client has been too slow.
     pub async fn lost_patience(&self, patience: Patience) {
-        // While it is our turn there is nothing to wait for but the next look.
+        // What the connection does may change at any time, and with it what there is to wait for.
         let look_again = patience.idle.min(patience.head).min(patience.write);
         loop {
             let now = Instant::now();
             match self.deadline(patience) {
                 Some(deadline) if deadline <= now => return,
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => tokio::time::sleep(look_again).await,
+                deadline => {
+                    let look = now + look_again;
+                    tokio::time::sleep_until(deadline.map_or(look, |deadline| deadline.min(look))).await;
+                }
             }
         }
     }
@@ -172,16 +184,9 @@ impl Watched {
 
     /// Notes how a write went.
     fn written(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        let Progress { blocked, behind, taken, .. } = &*self.progress;
+        let Progress { blocked, taken, .. } = &*self.progress;
         match &outcome {
-            Poll::Pending if blocked.load(Relaxed) == 0 => {
-                let now = self.progress.elapsed_ms() + 1;
-                if behind.load(Relaxed) == 0 {
-                    taken.store(0, Relaxed);
-                    behind.store(now, Relaxed);
-                }
-                blocked.store(now, Relaxed);
-            }
+            Poll::Pending if blocked.load(Relaxed) == 0 => self.progress.blocks(),
             Poll::Pending => {}
             Poll::Ready(bytes) => {
                 blocked.store(0, Relaxed);
@@ -332,6 +337,22 @@ mod tests {
     #[tokio::test]
     async fn a_client_at_the_least_rate_reads_to_the_end() {
         assert_eq!(lasts_taking(64 << 10, 1).await, 3_600);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_blocks_is_noticed_while_the_idle_time_runs() {
+        let progress = Progress::new();
+        let blocks_after_a_while = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            progress.request_began();
+            progress.blocks();
+            std::future::pending::<()>().await;
+        };
+        let lasted = tokio::select! {
+            lasted = lasts(&progress) => lasted,
+            () = blocks_after_a_while => unreachable!("it never ends"),
+        };
+        assert_eq!(lasted, 33);
     }
 
     #[tokio::test]

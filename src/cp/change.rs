@@ -21,7 +21,7 @@ use crate::{
 pub enum Change {
     /// A persistent instance is so now, health included.
     Instance(ServiceKey, Box<Instance>),
-    /// A persistent instance is gone: its service, its key's text.
+    /// A persistent instance is gone: its service, its key.
     NoInstance(ServiceKey, Gone),
     /// A service has this definition now.
     Service(ServiceKey, Box<Definition>),

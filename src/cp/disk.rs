@@ -49,7 +49,13 @@ pub(super) fn open(
     fs::create_dir_all(folder).map_err(failed)?;
     let lock = lock(folder)?;
     let path = folder.join(DATA);
-    if !path.try_exists().map_err(failed)? {
+    // A link that leads nowhere is there too: its disk isn't mounted, and a new file in its place would hide the data.
+    let is_there = match path.symlink_metadata() {
+        Ok(_) => true,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(failed(error)),
+    };
+    if !is_there {
         let new = folder.join(DATA_BEING_MADE);
         let file = options().create(true).truncate(true).open(&new).map_err(failed)?;
         init(DataFile::new(file).map_err(failed)?)?;
@@ -61,6 +67,11 @@ pub(super) fn open(
         }
     }
     let file = options().open(&path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.len() == 0 {
+        // We never leave one: a new file gets its name when it is complete.
+        let reason = format!("{} is empty; what was in it is lost, delete it to begin anew", path.display());
+        return Err(StoreError::Damaged { reason });
+    }
     let data = DataFile::new(file).map_err(failed)?;
     Ok((data, lock))
 }

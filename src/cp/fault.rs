@@ -24,7 +24,7 @@ pub enum StoreError {
     },
 
     /// What lies there isn't a store, is damaged, or is of a newer version: needs a person.
-    #[error("the store can't be used: {reason}")]
+    #[error("{reason}")]
     Damaged {
         /// What is wrong with it.
         reason: String,

@@ -79,7 +79,7 @@ impl Store {
     /// As [`Store::open`].
     pub fn open_with(backend: impl redb::StorageBackend + Clone) -> Result<Self, StoreError> {
         let open = Box::new(move |opening| open_database(&backend, opening));
-        let database = open(Opening::Start)?;
+        let database = caught(|| open(Opening::Start))?;
         Ok(Self { open, database: Some(database), former: Former::new(), _lock: None })
     }
 
@@ -89,7 +89,9 @@ impl Store {
     /// Any fault of reading; `each` may have been called for a part of them.
     pub fn load(&mut self, table: Table, each: impl FnMut(&[u8], &[u8])) -> Result<(), StoreError> {
         self.recover()?;
-        let outcome = self.database.as_ref().map_or(Ok(()), |database| read_all(database, table, each));
+        // redb panics on some damaged pages.
+        let outcome =
+            caught(|| self.database.as_ref().map_or(Ok(()), |database| read_all(database, table, each)));
         if outcome.is_err() {
             self.drop_database();
         }

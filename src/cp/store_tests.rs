@@ -250,3 +250,45 @@ fn every_ok_survives_and_every_error_leaves_the_former_value() {
         survive(seed);
     }
 }
+
+#[test]
+fn an_emptied_file_and_a_link_that_leads_nowhere_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Store::open(folder.path()).unwrap());
+    let path = folder.path().join("nacre.redb");
+    std::fs::write(&path, b"").unwrap();
+    let refused = Store::open(folder.path()).err().map(|error| error.to_string()).unwrap();
+    assert!(refused.contains("is empty; what was in it is lost"), "{refused}");
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(folder.path().join("elsewhere/nacre.redb"), &path).unwrap();
+    assert!(matches!(Store::open(folder.path()), Err(StoreError::Open { .. })));
+    assert!(path.is_symlink());
+}
+
+#[test]
+fn a_damaged_page_is_an_error_and_never_a_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(folder.path()).unwrap();
+    let value = [b'v'; 700];
+    for start in [0, 100, 200] {
+        let records =
+            (start..start + 100).map(|k: u32| Record::put(Table::Instances, k.to_be_bytes(), value));
+        store.write(&records.collect::<Vec<_>>()).unwrap();
+    }
+    drop(store);
+    let path = folder.path().join("nacre.redb");
+    let whole = std::fs::read(&path).unwrap();
+    let noise: Vec<u8> = (0..4096_u32).map(|k| k.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    let mut refused = 0;
+    for page in whole.chunks(4096).enumerate().map(|(page, _)| page * 4096) {
+        let mut damaged = whole.clone();
+        let end = damaged.len().min(page + 4096);
+        damaged[page..end].copy_from_slice(&noise[..end - page]);
+        std::fs::write(&path, damaged).unwrap();
+        let mut read = 0;
+        let opened =
+            Store::open(folder.path()).and_then(|mut store| store.load(Table::Instances, |_, _| read += 1));
+        refused += usize::from(opened.is_err());
+    }
+    assert!(refused > 0);
+}

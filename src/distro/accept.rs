@@ -8,7 +8,7 @@ use super::{
     key::{self, Key},
 };
 use crate::{
-    base::{clock::Clock, json::Object},
+    base::{clock::Reading, json::Object},
     model::{
         Instance, Registry, ServiceKey,
         name::{self, NameError},
@@ -51,7 +51,7 @@ struct Step<'a> {
 ///
 /// # Errors
 /// [`AcceptError`]; nothing is changed then.
-pub fn accept(registry: &Registry, data: Data, clock: &Clock) -> Result<(), AcceptError> {
+pub fn accept(registry: &Registry, data: Data, at: Reading) -> Result<(), AcceptError> {
     if data.0.is_empty() {
         return Err(AcceptError::Empty);
     }
@@ -82,7 +82,7 @@ pub fn accept(registry: &Registry, data: Data, clock: &Clock) -> Result<(), Acce
             let mut instances = Vec::new();
             for wire in list.instance_list.unwrap_or_default() {
                 let wire = wire.ok_or(FieldError::Missing("fields"));
-                let instance = wire.and_then(|Object(wire)| wire.into_instance(place.name, clock));
+                let instance = wire.and_then(|Object(wire)| wire.into_instance(place.name, at));
                 instances.push(instance.map_err(|error| AcceptError::Field(made.to_key(), error))?);
             }
             check_clusters(registry, place, &instances)?;
@@ -91,9 +91,9 @@ pub fn accept(registry: &Registry, data: Data, clock: &Clock) -> Result<(), Acce
         steps.push(Step { made, replaced });
     }
     for Step { made, replaced } in steps {
-        registry.get_or_make(made, Default::default, clock.now())?;
+        registry.get_or_make(made, Default::default, at.now)?;
         if let Some((place, list)) = replaced {
-            registry.replace_all(place, true, &list, clock.now())?;
+            registry.replace_all(place, true, &list, at.now)?;
         }
     }
     Ok(())
@@ -120,6 +120,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::base::clock::Millis;
     use crate::model::change::Changes;
 
     const KEY: &str = "com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s";
@@ -131,7 +132,8 @@ mod tests {
 
     fn put(registry: &Registry, text: &str) -> Result<(), String> {
         let data = serde_json::from_str(&text.replace("KEY", KEY)).map_err(|error| error.to_string())?;
-        accept(registry, data, &Clock::set(1_000_000)).map_err(|error| error.to_string())
+        accept(registry, data, Reading { now: Millis(1 << 40), wall_ms: 1_000_000 })
+            .map_err(|error| error.to_string())
     }
 
     /// Addresses with their health, or nothing where there is no service.

@@ -11,10 +11,13 @@ use serde::{
     ser::SerializeMap as _,
 };
 
-use super::key;
+use super::{
+    key,
+    whole_instance::{DEFAULT_APP, WholeInstance},
+};
 use crate::{
     base::{
-        clock::{Clock, Millis},
+        clock::{Millis, Reading},
         java,
         json::Object,
     },
@@ -22,7 +25,6 @@ use crate::{
         Instance, Metadata, Service,
         instance::{Description, HIGHEST_WEIGHT, InstanceId, InstanceKey},
         name::DEFAULT_CLUSTER,
-        whole_instance::{DEFAULT_APP, WholeInstance},
     },
 };
 
@@ -87,7 +89,7 @@ impl WireInstance {
     ///
     /// # Errors
     /// [`FieldError`].
-    pub fn into_instance(self, name: &str, clock: &Clock) -> Result<Instance, FieldError> {
+    pub fn into_instance(self, name: &str, at: Reading) -> Result<Instance, FieldError> {
         let ip =
             self.ip.map(Scalar::into_text).filter(|ip| !ip.is_empty()).ok_or(FieldError::Missing("ip"))?;
         let port = self.port.map_or(Ok(0), |port| port.to_int().ok_or(FieldError::Kind("port")))?;
@@ -109,7 +111,7 @@ impl WireInstance {
             app: app.as_deref().filter(|app| *app != DEFAULT_APP),
         };
         let last_beat = self.last_beat.map(|beat| beat.to_long().ok_or(FieldError::Kind("lastBeat")));
-        let beaten = last_beat.transpose()?.map_or_else(|| clock.now(), |wall_ms| moment(clock, wall_ms));
+        let beaten = last_beat.transpose()?.map_or(at.now, |wall_ms| moment(at, wall_ms));
         let mut instance = Instance::new(description, InstanceId::Simple, beaten);
         instance.marked = truth(self.marked, "marked", false)?;
         instance.id = match self.instance_id.map(Scalar::into_text) {
@@ -122,9 +124,9 @@ impl WireInstance {
 }
 
 /// The monotonic moment of a wall time that isn't later than now.
-fn moment(clock: &Clock, wall_ms: i64) -> Millis {
-    let age = clock.wall_ms().saturating_sub(u64::try_from(wall_ms).unwrap_or(0));
-    Millis(clock.now().0.saturating_sub(age))
+fn moment(at: Reading, wall_ms: i64) -> Millis {
+    let age = at.wall_ms.saturating_sub(u64::try_from(wall_ms).unwrap_or(0));
+    Millis(at.now.0.saturating_sub(age))
 }
 
 /// A scalar that the reference's mapper turns into the kind that a field has.
@@ -254,7 +256,7 @@ pub struct ShownData<'a> {
     /// The services.
     pub services: &'a [Arc<Service>],
     /// For the times of the beats.
-    pub clock: &'a Clock,
+    pub at: Reading,
 }
 
 impl Serialize for ShownData<'_> {
@@ -263,7 +265,7 @@ impl Serialize for ShownData<'_> {
         for service in self.services {
             let state = service.state();
             let name = &*service.key.name;
-            let list = state.ephemeral.iter().map(|instance| WholeInstance::of(instance, name, self.clock));
+            let list = state.ephemeral.iter().map(|instance| WholeInstance::of(instance, name, self.at));
             let key = key::of(service.key.place());
             let value = ShownList { instance_list: list.collect() };
             map.serialize_entry(&key, &ShownDatum { key: &key, value, timestamp: TIMESTAMP })?;
@@ -292,10 +294,10 @@ mod tests {
 
     /// Reads an instance and writes it again.
     fn round(text: &str) -> Result<String, String> {
-        let clock = Clock::set(1_795_983_049_938);
+        let at = Reading { now: Millis(1 << 40), wall_ms: 1_795_983_049_938 };
         let wire: WireInstance = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let instance = wire.into_instance("G@@s", &clock).map_err(|error| error.to_string())?;
-        let bytes = json::to_bytes(&WholeInstance::of(&instance, "G@@s", &clock));
+        let instance = wire.into_instance("G@@s", at).map_err(|error| error.to_string())?;
+        let bytes = json::to_bytes(&WholeInstance::of(&instance, "G@@s", at));
         Ok(String::from_utf8(bytes).unwrap())
     }
 

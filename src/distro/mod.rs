@@ -1,9 +1,10 @@
 //! Ephemeral data as peers exchange it.
 //!
 //! A *datum* is the list of the ephemeral instances of one service under a key; lists always travel whole. `key` spells
-//! keys, `codec` the documents of the v1 wire, `accept` puts what was received into the registry. Source: Nacos 1.4.8
+//! keys, `codec` the documents of the v1 wire, `whole_instance` the one that the catalog shows, too, `accept` puts what was received into the registry. Source: Nacos 1.4.8
 //! naming module, distro consistency; compat files `distro-*`.
 
 pub mod accept;
 pub mod codec;
 pub mod key;
+pub mod whole_instance;

@@ -122,7 +122,7 @@ impl Sweeper {
         }
     }
 
-    fn sweep(&self, service: &Arc<Service>, now: Millis) {
+    pub(super) fn sweep(&self, service: &Arc<Service>, now: Millis) {
         let state = service.state();
         let verdict = |instance: &Instance| match judge(instance, now) {
             Verdict::Gone if !self.may_remove && instance.healthy() => Verdict::Unhealthy,

@@ -7,7 +7,7 @@ use std::{cmp::Ordering, sync::Arc};
 
 use equivalent::Comparable;
 
-use super::{Instance, service::Instances};
+use super::{Instance, Instances};
 
 /// What makes two registrations the same instance, besides the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! Source: Nacos 1.4.8 naming module, list of a service; compat files `list`, `instance-agents`, `push`.
 
 use std::{
+    collections::HashMap,
     io::Write as _,
     sync::{Arc, OnceLock},
 };
@@ -16,6 +17,13 @@ use crate::base::{java, json};
 
 /// How many shapes of questions are kept for one revision; further ones are answered anew each time.
 const KEPT_SHAPES: usize = 8;
+/// The same for a service of more than [`LARGE`] instances, whose answers take megabytes: those of the two kinds of
+/// clients.
+const KEPT_SHAPES_OF_LARGE: usize = 2;
+/// Above so many instances a service is large.
+const LARGE: usize = 2_000;
+/// How often a question may name the same cluster.
+const MOST_REPEATS: usize = 2;
 
 /// From this size on sharing costs less than copying.
 const SHARED_FROM_BYTES: usize = 16 << 10;
@@ -128,10 +136,10 @@ impl Kept {
 }
 
 impl Answers {
-    fn get(&self, shape: Shape<'_>, make: impl FnOnce() -> Answer) -> Arc<Answer> {
+    fn get(&self, shape: Shape<'_>, kept: usize, make: impl FnOnce() -> Answer) -> Arc<Answer> {
         let mut make = Some(make);
         let mut slot = self;
-        for _ in 0..KEPT_SHAPES {
+        for _ in 0..kept {
             // Readers that come meanwhile wait: making the same long list many times over would take longer.
             let kept = slot.0.get_or_init(|| {
                 let answer = make.take().map(|make| Arc::new(make())).expect("a slot is filled only once");
@@ -156,7 +164,8 @@ impl Answers {
 /// The answer of `state` of `service` to a question of this shape.
 #[must_use]
 pub fn answer(service: &Service, state: &State, shape: Shape<'_>) -> Arc<Answer> {
-    state.answers.get(shape, || make_whole(service, state, shape, &chosen(state, shape.clusters)))
+    let kept = if state.len() > LARGE { KEPT_SHAPES_OF_LARGE } else { KEPT_SHAPES };
+    state.answers.get(shape, kept, || make_whole(service, state, shape, &chosen(state, shape.clusters)))
 }
 
 /// The same answer, made anew, not kept, and in pieces: for what may be too much to hold.
@@ -194,16 +203,40 @@ pub fn unknown(name: &str, clusters: &str, cache_millis: i64) -> Bytes {
     out.into()
 }
 
+/// A question names a cluster more often than it may.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("Param 'clusters' is illegal, it names a cluster more than {MOST_REPEATS} times")]
+pub struct TooOften;
+
+/// Checks a list of clusters before a question is answered: each repetition lists the cluster's hosts once more, so a
+/// text of some kilobytes could otherwise ask for gigabytes.
+///
+/// # Errors
+/// [`TooOften`] where a name stands there more than twice. Twice is recorded (compat case `list/cluster-twice`).
+pub fn check_clusters(clusters: &str) -> Result<(), TooOften> {
+    let mut names: Vec<&str> = clusters.split(',').filter(|name| !name.is_empty()).collect();
+    names.sort_unstable();
+    let repeated = names.windows(MOST_REPEATS + 1).any(|window| window[0] == window[MOST_REPEATS]);
+    if repeated { Err(TooOften) } else { Ok(()) }
+}
+
 /// The instances of the named clusters; a cluster that is named twice comes twice.
 fn chosen<'a>(state: &'a State, clusters: &str) -> Vec<&'a Instance> {
     let mut names = clusters.split(',').filter(|name| !name.is_empty()).peekable();
     if names.peek().is_none() {
         return state.instances().map(|instance| &**instance).collect();
     }
-    names
-        .flat_map(|name| state.instances().filter(move |instance| instance.cluster() == name))
-        .map(|instance| &**instance)
-        .collect()
+    let first = names.next().unwrap_or_default();
+    if names.peek().is_none() {
+        let of_cluster = state.instances().filter(|instance| instance.cluster() == first);
+        return of_cluster.map(|instance| &**instance).collect();
+    }
+    let mut by_cluster: HashMap<&str, Vec<&Instance>> = HashMap::new();
+    for instance in state.instances() {
+        by_cluster.entry(instance.cluster()).or_default().push(instance);
+    }
+    let of_names = std::iter::once(first).chain(names).filter_map(|name| by_cluster.get(name));
+    of_names.flatten().copied().collect()
 }
 
 fn make_whole(service: &Service, state: &State, shape: Shape<'_>, chosen: &[&Instance]) -> Answer {
@@ -282,8 +315,10 @@ fn push_hosts(
     chosen: &[&Instance],
     flush: &mut dyn FnMut(&mut Vec<u8>) -> bool,
 ) -> bool {
-    let healthy = chosen.iter().filter(|instance| instance.healthy()).count();
-    let protected = is_protected(healthy, chosen.len(), state.definition.protect_threshold);
+    // Each health is read once: one that changes meanwhile would let its instance be missed, or come twice.
+    let (healthy, unhealthy): (Vec<&Instance>, Vec<&Instance>) =
+        chosen.iter().partition(|instance| instance.healthy());
+    let protected = is_protected(healthy.len(), chosen.len(), state.definition.protect_threshold);
     let mut shown = Vec::with_capacity(name.len() + 2);
     json::push_string(&mut shown, shape.shown(name));
     let mut is_first = true;
@@ -301,11 +336,10 @@ fn push_hosts(
     if protected {
         return chosen.iter().all(|instance| push(instance, true));
     }
-    let mut unhealthy = chosen.iter().filter(|instance| !instance.healthy());
-    if !shape.healthy_only && !unhealthy.all(|instance| push(instance, false)) {
+    if !shape.healthy_only && !unhealthy.iter().all(|instance| push(instance, false)) {
         return false;
     }
-    chosen.iter().filter(|instance| instance.healthy()).all(|instance| push(instance, true))
+    healthy.iter().all(|instance| push(instance, true))
 }
 
 fn push_host(out: &mut Vec<u8>, instance: &Instance, healthy: bool, name: &str, shown: &[u8]) {

@@ -2,7 +2,12 @@
 //!
 //! Pure. Source: Nacos 1.4.8 naming module, metadata parsing; compat files `instance-register`, `service-metadata`.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    str::FromStr,
+    sync::Arc,
+};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -64,13 +69,7 @@ impl Metadata {
     /// These entries; of a repeated key the last value counts, at the place of the first.
     #[must_use]
     pub fn from_entries(entries: impl IntoIterator<Item = (String, Option<String>)>) -> Self {
-        let mut kept: Entries = Vec::new();
-        for (key, value) in entries {
-            match kept.iter_mut().find(|(name, _)| *name == key) {
-                Some(entry) => entry.1 = value,
-                None => kept.push((key, value)),
-            }
-        }
+        let kept = unique(entries);
         let nulls = kept.iter().any(|(_, value)| value.is_none());
         let mut out = vec![b'{'];
         for (key, value) in &kept {
@@ -97,7 +96,8 @@ impl Metadata {
     /// Without the keys of `other`.
     #[must_use]
     pub fn without(&self, other: &Entries) -> Self {
-        let own = self.entries().into_iter().filter(|(key, _)| !other.iter().any(|(name, _)| name == key));
+        let gone: HashSet<&str> = other.iter().map(|(name, _)| name.as_str()).collect();
+        let own = self.entries().into_iter().filter(|(key, _)| !gone.contains(key.as_str()));
         Self::from_entries(own.map(|(key, value)| (key, Some(value))))
     }
 
@@ -168,11 +168,42 @@ fn is_word_letter(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '_' | '$')
 }
 
+/// The entries with the last value of a repeated key at the place of its first; in linear time, since a request may
+/// bring a hundred thousand of them.
+fn unique(entries: impl IntoIterator<Item = (String, Option<String>)>) -> Entries {
+    let mut kept: Entries = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (key, value) in entries {
+        let known = if places.is_empty() {
+            kept.iter().position(|(name, _)| *name == key)
+        } else {
+            places.get(&key).copied()
+        };
+        match known {
+            Some(place) => kept[place].1 = value,
+            None => {
+                if kept.len() == SEARCHED {
+                    places =
+                        kept.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
+                }
+                if kept.len() >= SEARCHED {
+                    places.insert(key.clone(), kept.len());
+                }
+                kept.push((key, value));
+            }
+        }
+    }
+    kept
+}
+
+/// Up to so many entries are searched one by one, as nearly all metadata are.
+const SEARCHED: usize = 16;
+
 fn parse_list(text: &str) -> Option<Entries> {
     let mut entries: Entries = Vec::new();
     // Java's split drops empty parts at the end, but not in the middle.
     for part in text.trim_end_matches(',').split(',') {
-        if part.is_empty() && text.bytes().all(|byte| byte == b',') {
+        if part.is_empty() && entries.is_empty() && text.bytes().all(|byte| byte == b',') {
             break;
         }
         let (key, value) = part.split_once('=')?;
@@ -180,11 +211,9 @@ fn parse_list(text: &str) -> Option<Entries> {
         if value.is_empty() || value.contains('=') || part.len() != key.len() + 1 + value.len() {
             return None;
         }
-        match entries.iter_mut().find(|(name, _)| name == key) {
-            Some(entry) => entry.1 = Some(value.into()),
-            None => entries.push((key.into(), Some(value.into()))),
-        }
+        entries.push((key.into(), Some(value.into())));
     }
+    let mut entries = unique(entries);
     java::hash_map_order(&mut entries, |(key, _)| key);
     Some(entries)
 }
@@ -260,6 +289,29 @@ mod tests {
         {
             assert_eq!(read(wrong), format!("metadata format incorrect:{wrong}"));
         }
+    }
+
+    #[test]
+    fn many_entries_are_read_as_few_are_and_in_no_time() {
+        let few =
+            |count: usize| (0..count).map(|k| format!("k{}=v{k}", k % 40)).collect::<Vec<_>>().join(",");
+        let metadata: Metadata = few(100).parse().unwrap();
+        let entries = metadata.entries();
+        assert_eq!(entries.len(), 40);
+        assert!(
+            entries.contains(&("k19".into(), "v99".into()))
+                && entries.contains(&("k20".into(), "v60".into()))
+        );
+        let object: String = (0..100).map(|k| format!("\"k{}\":{k},", k % 40)).collect();
+        let metadata: Metadata = format!("{{{object}\"end\":1}}").parse().unwrap();
+        assert_eq!(metadata.entries()[0], ("k0".into(), "80".into()));
+        assert_eq!(metadata.entries()[40], ("end".into(), "1".into()));
+        // Quadratic, these would take minutes.
+        let many: String = (0..200_000).map(|k| format!("k{k}=v,")).collect();
+        let metadata: Metadata = many.parse().unwrap();
+        let all = parse_entries(&many).unwrap();
+        assert_eq!(metadata.merged(&all), metadata);
+        assert!(metadata.without(&all).is_empty());
     }
 
     #[test]

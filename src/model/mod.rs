@@ -11,24 +11,30 @@
 pub mod change;
 pub mod checksum;
 pub mod cluster;
+mod counted_ids;
 pub mod health_checker;
 pub mod instance;
+mod instances;
 pub mod key;
 pub mod list;
 pub mod metadata;
 pub mod name;
 pub mod namespaces;
 pub mod pattern;
+mod place;
 pub mod registry;
+#[cfg(test)]
+mod registry_tests;
 pub mod selector;
 pub mod service;
 pub mod status;
 pub mod switches;
-pub mod whole_instance;
 
 pub use instance::Instance;
+pub use instances::Instances;
 pub use key::InstanceKey;
 pub use metadata::Metadata;
 pub use name::ServiceKey;
+pub use place::Place;
 pub use registry::Registry;
 pub use service::{Definition, Service, State};

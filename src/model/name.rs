@@ -38,8 +38,17 @@ impl fmt::Debug for ServiceKey {
 }
 
 impl fmt::Display for ServiceKey {
+    /// For people and logs: a namespace may hold any character, and one that ends a line must not begin another.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}##{}", self.namespace, self.name)
+        use fmt::Write as _;
+        for letter in self.namespace.chars().chain("##".chars()).chain(self.name.chars()) {
+            if letter.is_control() {
+                write!(out, "{}", letter.escape_default())?;
+            } else {
+                out.write_char(letter)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -176,6 +185,12 @@ mod tests {
         assert_eq!(check_creatable("public", &long, 512), Err(NameError::TooLong { limit: 512, bytes: 603 }));
         assert_eq!(check_creatable("public", "g@@中", 512), Err(NameError::Characters("g@@中".into())));
         assert_eq!(check_creatable("public", "g@@a@b:c.d_e-f", 512), Ok(()));
+    }
+
+    #[test]
+    fn a_key_in_a_log_stays_on_its_line() {
+        let key = ServiceKey::new("a\n2026 ERROR forged\r\u{1b}[31m", "G@@中");
+        assert_eq!(key.to_string(), "a\\n2026 ERROR forged\\r\\u{1b}[31m##G@@中");
     }
 
     #[test]

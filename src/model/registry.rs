@@ -4,7 +4,6 @@
 //! [`Changes`]. Nothing here knows of HTTP, disk or peers. Source: Nacos 1.4.8 naming module, service manager.
 
 use std::{
-    hash::{Hash, Hasher},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,56 +11,16 @@ use std::{
     time::Instant,
 };
 
-use equivalent::Equivalent;
-
+pub use super::place::Place;
 use super::{
-    Definition, Instance, InstanceKey, Service, ServiceKey, State,
+    Definition, Instance, InstanceKey, Instances, Service, ServiceKey, State,
     change::Changes,
     cluster::Cluster,
     instance::{Description, InstanceId, wants_counted_id},
     name::{self, NameError},
-    service::{Draft, Instances, Removed, Touched},
+    service::{Draft, Removed, Touched},
 };
 use crate::base::{burst::Burst, clock::Millis};
-
-/// A place in the registry, borrowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
-    /// Namespace id.
-    pub namespace: &'a str,
-    /// Grouped name.
-    pub name: &'a str,
-}
-
-impl Place<'_> {
-    /// The same, owned.
-    #[must_use]
-    pub fn to_key(self) -> ServiceKey {
-        ServiceKey::new(self.namespace, self.name)
-    }
-}
-
-impl ServiceKey {
-    /// The same, borrowed.
-    #[must_use]
-    pub fn place(&self) -> Place<'_> {
-        Place { namespace: &self.namespace, name: &self.name }
-    }
-}
-
-impl Hash for Place<'_> {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        // As `ServiceKey` derives it: the two texts one after the other.
-        self.namespace.hash(hasher);
-        self.name.hash(hasher);
-    }
-}
-
-impl Equivalent<ServiceKey> for Place<'_> {
-    fn equivalent(&self, key: &ServiceKey) -> bool {
-        *self.namespace == *key.namespace && *self.name == *key.name
-    }
-}
 
 /// The services of this node.
 #[derive(Debug)]
@@ -413,7 +372,7 @@ pub fn registered(instances: &Instances, described: Description<'_>, now: Millis
     let known = instances.get(&described.key);
     let id = match known {
         Some(known) => known.id.clone(),
-        None if wants_counted_id(&described.metadata) => next_counted_id(instances),
+        None if wants_counted_id(&described.metadata) => instances.next_counted_id(),
         None => InstanceId::Simple,
     };
     let instance = Instance::new(described, id, now);
@@ -421,20 +380,6 @@ pub fn registered(instances: &Instances, described: Description<'_>, now: Millis
         instance.set_healthy(known.healthy());
     }
     instance
-}
-
-/// The smallest number that isn't yet the id of an instance of this kind.
-fn next_counted_id(instances: &Instances) -> InstanceId {
-    let number = |instance: &Arc<Instance>| match &instance.id {
-        InstanceId::Given(id) => id.parse().ok(),
-        InstanceId::Simple | InstanceId::Missing => None,
-    };
-    let mut used: Vec<u64> = instances.iter().filter_map(number).collect();
-    used.sort_unstable();
-    used.dedup();
-    let free = (0..).zip(&used).find_map(|(index, &id)| (index != id).then_some(index));
-    let id = free.unwrap_or(used.len() as u64);
-    InstanceId::Given(id.to_string().into())
 }
 
 /// Adds a plain cluster of this name where there is none.

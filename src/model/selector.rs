@@ -4,6 +4,8 @@
 //! there is no such plug-in. Source: Nacos 1.4.8 naming module, selectors and service listing; compat files
 //! `service-selector`, `service-list`.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -84,7 +86,7 @@ impl Selector {
 /// The labels that an expression compares, in the order of a Java hash set.
 fn labels(expression: &str) -> Result<Vec<String>, SelectorError> {
     let plain = without_blanks(expression);
-    let mut labels: Vec<String> = Vec::new();
+    let (mut labels, mut known) = (Vec::<String>::new(), HashSet::new());
     if plain.is_empty() {
         return Ok(labels);
     }
@@ -93,8 +95,8 @@ fn labels(expression: &str) -> Result<Vec<String>, SelectorError> {
         let (consumer, provider) = (sides.0.strip_prefix(CONSUMER), sides.1.strip_prefix(PROVIDER));
         match consumer.filter(|label| !label.is_empty() && consumer == provider) {
             None => return Err(SelectorError::Expression),
-            Some(label) if labels.iter().any(|known| known == label) => {}
-            Some(label) => labels.push(label.into()),
+            Some(label) if known.insert(label) => labels.push(label.into()),
+            Some(_) => {}
         }
     }
     java::hash_map_order(&mut labels, |label| label);

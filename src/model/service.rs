@@ -10,21 +10,18 @@ use std::sync::{
 };
 
 use arc_swap::ArcSwap;
-use imbl::OrdSet;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::{
-    Instance, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers, selector::Selector,
+    Instance, Instances, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers,
+    selector::Selector,
 };
 use crate::base::{clock::Millis, java};
 
 /// Time between two looks at a service, from its making on.
 pub const GRID_MS: u64 = 5_000;
-
-/// The instances of one kind, in the order of the checksum.
-pub type Instances = OrdSet<Arc<Instance>>;
 
 /// What is known of a service besides its instances.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -244,11 +241,12 @@ impl Service {
         let mut state = self.state.load();
         loop {
             let found = match (state.ephemeral.get(key), state.persistent.get(key)) {
-                (_, Some(instance)) => Beaten::Persistent(Arc::clone(instance)),
-                (Some(instance), None) => {
+                // Whatever stands under the same key in the other kind.
+                (Some(instance), _) => {
                     instance.beat(now);
                     Beaten::Ephemeral(Arc::clone(instance))
                 }
+                (None, Some(instance)) => Beaten::Persistent(Arc::clone(instance)),
                 (None, None) => Beaten::Unknown,
             };
             let newest = self.state.load();

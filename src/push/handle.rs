@@ -1,4 +1,7 @@
 //! The handle through which endpoints subscribe clients and see what pushes came to.
+//!
+//! Writes the subscribers and the queue of names to resolve; sends nothing. Source: Nacos 1.4.8 naming module, push
+//! service; compat files `push`, `service-subscribers`, `operator-state`. The rule of targets and the bounds are ours.
 
 use std::{
     io::Read as _,
@@ -12,8 +15,9 @@ use tokio::sync::mpsc;
 use super::{
     Stats,
     payload::{Gauge, Packet},
-    resolver::{self, Named},
-    subscribers::{Asked, Details, Host, NotTaken, Subscriber, Subscribers, Target},
+    resolver::{self, HostName},
+    subscriber::{Asked, Details, Host, Subscriber, Target},
+    subscribers::{NotTaken, Subscribers},
     targets,
     unacked::Unacked,
 };
@@ -123,14 +127,14 @@ impl Push {
         }
         let target = match host {
             Host::Ip(ip) => Target::Address(SocketAddr::new(ip, port)),
-            Host::Name(name) => Target::Named(Named::new(name, port)),
+            Host::Name(name) => Target::Name(HostName::new(name, port)),
         };
         let details =
             Details { target, grouped: question.grouped, app: question.app, caller: question.caller };
         match self.0.subscribers.add(&asked, details, now) {
             Ok(subscriber) => match &subscriber.target {
                 Target::Address(_) => true,
-                Target::Named(named) => named.is_known() || self.resolve(named, &subscriber, now),
+                Target::Name(named) => named.is_known() || self.resolve(named, &subscriber, now),
             },
             Err(NotTaken::Full | NotTaken::TooManyShapes | NotTaken::TooLong) => false,
         }
@@ -144,7 +148,7 @@ impl Push {
     fn is_still_taken(&self, subscriber: &Arc<Subscriber>, now: Millis) -> bool {
         match &subscriber.target {
             Target::Address(_) => true,
-            Target::Named(named) => match named.look(now) {
+            Target::Name(named) => match named.look(now) {
                 resolver::Look::Taken => true,
                 resolver::Look::Refused => false,
                 resolver::Look::Ask => self.resolve(named, subscriber, now),
@@ -152,7 +156,7 @@ impl Push {
         }
     }
 
-    fn resolve(&self, named: &Named, subscriber: &Arc<Subscriber>, now: Millis) -> bool {
+    fn resolve(&self, named: &HostName, subscriber: &Arc<Subscriber>, now: Millis) -> bool {
         let waits = self.0.names.try_send(Arc::clone(subscriber)).is_ok();
         if !waits {
             named.refuse(now);

@@ -3,7 +3,7 @@
 //! A hint only; clients ask again on their own, and a packet that is lost costs some seconds. `api` subscribes
 //! clients through [`Push`]; the registry reports changed services; one task, [`Sender`], waits until a service is
 //! due, reads its newest state and sends it. What is decided is decided in pure parts: who listens
-//! ([`subscribers`]), when a service is due ([`schedule`]), what a packet holds ([`payload`]), where it may go
+//! ([`subscriber`], [`subscribers`]), when a service is due ([`schedule`]), what a packet holds ([`payload`]), where it may go
 //! ([`targets`]), which packets wait for an acknowledgement ([`unacked`]).
 //!
 //! Reads: the registry, the switches. Writes: UDP. Source: Nacos 1.4.8 naming module, push service; compat files
@@ -16,6 +16,7 @@ pub mod schedule;
 mod sender;
 mod socket;
 mod stats;
+pub mod subscriber;
 pub mod subscribers;
 pub mod targets;
 pub mod unacked;

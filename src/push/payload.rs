@@ -90,7 +90,7 @@ pub struct TooLarge;
 
 /// What a packet shows of a service.
 #[derive(Clone, Copy, Debug)]
-pub enum Shown<'a> {
+pub enum Content<'a> {
     /// This state of it.
     State(&'a State),
     /// That it is gone: its last definition without a single instance.
@@ -103,18 +103,18 @@ pub enum Shown<'a> {
 /// [`TooLarge`], found with bounded work whatever the size of the service.
 pub fn build(
     service: &Service,
-    shown: Shown<'_>,
+    shown: Content<'_>,
     shape: Shape<'_>,
     echo: Echo<'_>,
     number: u64,
 ) -> Result<Vec<u8>, TooLarge> {
     let mut writer = Writer::new();
     match shown {
-        Shown::Gone(state) => writer.data(&list::emptiness(service, state, shape).to_bytes(echo))?,
-        Shown::State(state) if state.len() <= FEW_INSTANCES => {
+        Content::Gone(state) => writer.data(&list::emptiness(service, state, shape).to_bytes(echo))?,
+        Content::State(state) if state.len() <= FEW_INSTANCES => {
             writer.data(&list::answer(service, state, shape).to_bytes(echo))?;
         }
-        Shown::State(state) => {
+        Content::State(state) => {
             let mut fits = Ok(());
             let rest = list::answer_in_pieces(service, state, shape, &mut |piece| {
                 if piece.len() >= PIECE_BYTES {
@@ -229,7 +229,7 @@ mod tests {
         let service = registry.get(PLACE).unwrap();
         let shape = Shape { clusters, healthy_only: false, grouped: true };
         let echo = Echo { cache_millis: 10_000, wall_ms: 17, env: "" };
-        build(&service, Shown::State(&service.state()), shape, echo, 42)
+        build(&service, Content::State(&service.state()), shape, echo, 42)
     }
 
     fn unzipped(packet: &[u8]) -> String {
@@ -326,7 +326,7 @@ mod tests {
         let service = Service::new(ServiceKey::new("public", "G@@a"), Definition::default(), Millis(0));
         let shape = Shape { clusters: "A", healthy_only: false, grouped: false };
         let echo = Echo { cache_millis: 10_000, wall_ms: 17, env: "" };
-        let bytes = build(&service, Shown::Gone(&service.state()), shape, echo, 42).unwrap();
+        let bytes = build(&service, Content::Gone(&service.state()), shape, echo, 42).unwrap();
         let text = String::from_utf8(bytes).unwrap();
         assert!(
             text.starts_with(

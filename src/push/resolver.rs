@@ -23,11 +23,12 @@ use futures_util::{
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::{Push, subscribers::Subscriber, targets};
-use crate::{
-    base::clock::{Clock, Millis},
-    push::subscribers::Target,
+use super::{
+    Push,
+    subscriber::{Subscriber, Target},
+    targets,
 };
+use crate::base::clock::{Clock, Millis};
 
 /// A look-up that takes longer counts as failed.
 const TIME_OUT: Duration = Duration::from_secs(5);
@@ -44,7 +45,7 @@ const MOST_KEPT: usize = 1_024;
 
 /// A host by its name.
 #[derive(Debug)]
-pub struct Named {
+pub struct HostName {
     /// The name, as given.
     pub host: Box<str>,
     /// The port there.
@@ -75,7 +76,7 @@ pub(super) enum Look {
     Ask,
 }
 
-impl Named {
+impl HostName {
     pub(super) fn new(host: &str, port: u16) -> Self {
         let missed = AtomicBool::new(false);
         Self { host: host.into(), port, resolution: Mutex::new(Resolution::Asked), missed }
@@ -118,7 +119,7 @@ impl Named {
         self.missed.store(true, Ordering::Release);
     }
 
-    fn settle(&self, address: Option<IpAddr>, now: Millis) {
+    fn note(&self, address: Option<IpAddr>, now: Millis) {
         let resolution = address.map_or(Resolution::Refused(now), |ip| Resolution::Address(ip, now));
         *self.resolution.lock() = resolution;
     }
@@ -154,17 +155,17 @@ pub(super) async fn run(push: Push, clock: Clock, lookup: Lookup, missed: mpsc::
                     kept.insert(Box::clone(&host), (Found::clone(&found), now));
                 }
                 for subscriber in under_way.remove(&host).unwrap_or_default() {
-                    settle(&push, &subscriber, &found, now, &missed);
+                    deliver(&push, &subscriber, &found, now, &missed);
                 }
             }
             subscriber = names.recv(), if under_way.len() < MOST_LOOKUPS => {
                 let Some(subscriber) = subscriber else { return };
-                let Target::Named(named) = &subscriber.target else { continue };
+                let Target::Name(named) = &subscriber.target else { continue };
                 let now = clock.now();
                 if let Some((found, at)) = kept.get(&named.host)
                     && now.since(*at) <= KEPT_MS
                 {
-                    settle(&push, &subscriber, found, now, &missed);
+                    deliver(&push, &subscriber, found, now, &missed);
                 } else if let Some(waiting) = under_way.get_mut(&named.host) {
                     waiting.push(subscriber);
                 } else {
@@ -196,14 +197,14 @@ fn look_up(host: Box<str>, lookup: Lookup, threads: Arc<Semaphore>) -> BoxFuture
 
 /// Puts what was found into a subscriber's target: the first address that packets may go to, IPv4 before IPv6 as in
 /// Java.
-fn settle(
+fn deliver(
     push: &Push,
     subscriber: &Arc<Subscriber>,
     found: &Found,
     now: Millis,
     missed: &mpsc::Sender<Arc<Subscriber>>,
 ) {
-    let Target::Named(named) = &subscriber.target else { return };
+    let Target::Name(named) = &subscriber.target else { return };
     let rule = push.0.settings.targets;
     let addresses = found.as_deref().unwrap_or_default();
     let mut allowed: Vec<IpAddr> =
@@ -212,12 +213,12 @@ fn settle(
     let address = allowed.first().copied();
     if found.is_err() {
         push.0.stats.unresolved.count();
-        tracing::debug!(host = %named.host, "the address of a subscriber can't be resolved");
+        tracing::debug!(host = ?named.host, "the address of a subscriber can't be resolved");
     } else if address.is_none() {
         push.0.stats.refused.count();
-        tracing::debug!(host = %named.host, "a subscriber's address isn't one that pushes may go to");
+        tracing::debug!(host = ?named.host, "a subscriber's address isn't one that pushes may go to");
     }
-    named.settle(address, now);
+    named.note(address, now);
     if address.is_some() && named.missed.swap(false, Ordering::AcqRel) {
         // Where the queue is full the client sees the change when it asks again.
         let _ = missed.try_send(Arc::clone(subscriber));
@@ -265,7 +266,7 @@ mod tests {
     fn ask_and_miss(push: &Push, host: &str, now: Millis) {
         assert!(ask(push, host, now));
         push.for_each_subscriber(now, |subscriber| {
-            if let Target::Named(named) = &subscriber.target {
+            if let Target::Name(named) = &subscriber.target {
                 named.miss();
             }
         });
@@ -274,7 +275,7 @@ mod tests {
     fn of(push: &Push, host: &str, now: Millis) -> Option<String> {
         let mut address = None;
         push.for_each_subscriber(now, |subscriber| {
-            if let Target::Named(named) = &subscriber.target
+            if let Target::Name(named) = &subscriber.target
                 && *named.host == *host
             {
                 address = named.address().map(|address| address.to_string());
@@ -327,9 +328,9 @@ mod tests {
 
     #[test]
     fn a_name_is_looked_up_anew_by_one_question_of_many() {
-        let named = Named::new("good.test", 80);
+        let named = HostName::new("good.test", 80);
         assert_eq!(named.look(Millis(0)), Look::Taken);
-        named.settle(Some([127, 0, 0, 1].into()), Millis(0));
+        named.note(Some([127, 0, 0, 1].into()), Millis(0));
         assert_eq!(named.look(Millis(ANEW_AFTER_MS)), Look::Taken);
         assert_eq!(named.look(Millis(ANEW_AFTER_MS + 1)), Look::Ask);
         assert_eq!(named.look(Millis(ANEW_AFTER_MS + 1)), Look::Taken);

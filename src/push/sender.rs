@@ -2,6 +2,7 @@
 //!
 //! One task does it all, so nothing is locked while it decides; between portions of packets it takes in the
 //! acknowledgements that came, lest they overflow the socket's buffer, and lets other tasks run.
+//! Source: Nacos 1.4.8 naming module, push service; compat file `push`.
 
 use std::{collections::HashSet, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -10,11 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Push,
-    payload::{self, Packet, Shown, TooLarge},
+    payload::{self, Content, Packet, TooLarge},
     resolver,
     schedule::Schedule,
     socket::PushSocket,
-    subscribers::{Group, Subscriber, Target},
+    subscriber::{Subscriber, Target},
+    subscribers::Group,
     unacked::{self, Kept, MOST_ACK_BYTES},
 };
 use crate::{
@@ -173,7 +175,7 @@ impl Pushing {
         let newest = self.sender.registry.get(service.key.place());
         let shown = newest.as_ref().unwrap_or(service);
         let state = shown.state();
-        let shows = if newest.is_some() { Shown::State(&state) } else { Shown::Gone(&state) };
+        let shows = if newest.is_some() { Content::State(&state) } else { Content::Gone(&state) };
         match payload::build(shown, shows, shape, echo, self.last_number) {
             Ok(bytes) => Some(Packet::new(bytes, self.last_number, &self.sender.push.0.gauge)),
             Err(TooLarge) => {
@@ -210,7 +212,7 @@ impl Pushing {
                         sent.push((subscriber, address));
                     }
                 }
-                (None, Target::Named(named)) => named.miss(),
+                (None, Target::Name(named)) => named.miss(),
                 (None, Target::Address(_)) => {}
             }
         }

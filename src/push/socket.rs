@@ -1,4 +1,6 @@
 //! The one UDP socket: pushes leave from it, acknowledgements come to it.
+//!
+//! Source: Nacos 1.4.8 naming module, push service, which has one such socket, too; compat file `push`.
 
 use std::{
     io,

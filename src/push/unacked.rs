@@ -14,7 +14,7 @@ use std::{
 use serde::Deserialize;
 use smallvec::SmallVec;
 
-use super::{payload::Packet, subscribers::Subscriber};
+use super::{payload::Packet, subscriber::Subscriber};
 use crate::base::clock::Millis;
 
 /// Milliseconds until a packet that nobody acknowledged is sent again.
@@ -262,7 +262,8 @@ mod tests {
         model::registry::Place,
         push::{
             payload::Gauge,
-            subscribers::{Asked, Details, Host, Subscribers, Target},
+            subscriber::{Asked, Details, Host, Target},
+            subscribers::Subscribers,
         },
     };
 

@@ -40,14 +40,21 @@ pub struct Node<S> {
     pub cp: cp::Handle,
     /// Of the last answer: what a connection takes for its next request.
     pub spare: HeaderMap,
-    table: Table,
+    table: Arc<Table>,
     service: S,
-    _folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
 }
 
 /// Starts one.
-pub fn start() -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible>> {
-    let folder = tempfile::tempdir().unwrap();
+pub fn start()
+-> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
+    start_in(Arc::new(tempfile::tempdir().unwrap()))
+}
+
+/// Starts one on what another has left in `folder`.
+pub fn start_in(
+    folder: Arc<tempfile::TempDir>,
+) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
     let settings = Settings { data_dir: folder.path().to_owned(), ..Settings::default() };
     let (clock, changes) = (Clock::set(1_796_000_000_000), Arc::new(Changes::default()));
     let registry = Arc::new(Registry::new(changes, settings.naming.max_name_bytes));
@@ -82,9 +89,27 @@ pub fn start() -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Respo
         own_address: "127.0.0.1:8848".into(),
         settings: Arc::new(settings),
     });
-    let (table, cp) = (Table::new("/nacos"), api.cp.clone());
+    let (table, cp) = (Arc::new(Table::new("/nacos")), api.cp.clone());
     let service = stack::v1(api, limits);
-    Node { registry, clock, cp, spare: HeaderMap::new(), table, service, _folder: folder }
+    Node { registry, clock, cp, spare: HeaderMap::new(), table, service, folder }
+}
+
+impl<S: Clone> Node<S> {
+    /// The same node, to be asked by another thread.
+    pub fn another_door(&self) -> Self {
+        let (table, service, folder) =
+            (Arc::clone(&self.table), self.service.clone(), Arc::clone(&self.folder));
+        let (registry, clock, cp) = (Arc::clone(&self.registry), self.clock.clone(), self.cp.clone());
+        Self { registry, clock, cp, spare: HeaderMap::new(), table, service, folder }
+    }
+}
+
+impl<S> Node<S> {
+    /// Closes the store and gives what is left.
+    pub async fn stop(self) -> Arc<tempfile::TempDir> {
+        self.cp.stop().await;
+        self.folder
+    }
 }
 
 impl<S> Node<S>

@@ -4,8 +4,10 @@
 
 use serde::Serialize;
 
-use super::{Instance, Metadata, instance::KEY_ID_GENERATOR};
-use crate::base::clock::Clock;
+use crate::{
+    base::clock::Reading,
+    model::{Instance, Metadata, instance::KEY_ID_GENERATOR},
+};
 
 /// The application of an instance that named none.
 pub const DEFAULT_APP: &str = "DEFAULT";
@@ -41,7 +43,7 @@ pub struct WholeInstance<'a> {
 impl<'a> WholeInstance<'a> {
     /// `instance` of the service with the grouped name `service`.
     #[must_use]
-    pub fn of(instance: &'a Instance, service: &'a str, clock: &Clock) -> Self {
+    pub fn of(instance: &'a Instance, service: &'a str, at: Reading) -> Self {
         let metadata = &instance.metadata;
         Self {
             instance_id: instance.id_text(service),
@@ -54,7 +56,7 @@ impl<'a> WholeInstance<'a> {
             cluster_name: instance.cluster(),
             service_name: service,
             metadata,
-            last_beat: clock.wall_ms_of(instance.last_beat()),
+            last_beat: at.wall_ms_of(instance.last_beat()),
             marked: instance.marked,
             app: instance.app.as_deref().unwrap_or(DEFAULT_APP),
             instance_heart_beat_interval: instance.beat_interval_ms(),
@@ -78,11 +80,11 @@ mod tests {
     };
 
     fn shown(metadata: &str) -> String {
-        let clock = Clock::set(1_000_000);
+        let at = Reading { now: Millis(90_000), wall_ms: 1_000_000 };
         let description =
             Description { metadata: metadata.parse().unwrap(), ..Description::new("10.0.0.1", 80, "C") };
-        let instance = Instance::new(description, InstanceId::Simple, Millis(clock.now().0 - 500));
-        String::from_utf8(json::to_bytes(&WholeInstance::of(&instance, "G@@s", &clock))).unwrap()
+        let instance = Instance::new(description, InstanceId::Simple, Millis(89_500));
+        String::from_utf8(json::to_bytes(&WholeInstance::of(&instance, "G@@s", at))).unwrap()
     }
 
     #[test]
