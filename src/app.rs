@@ -370,6 +370,9 @@ mod tests {
     use super::*;
     use crate::cp::{Scope, WriteError};
 
+    /// The tests take turns: a log line that two of them write for the first time in one moment may miss the subscriber.
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
     /// A node of one task, which breaks, and a store; the folder of the latter.
     fn breaking(longest_stop: Duration) -> (Running, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
@@ -416,6 +419,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_panics_stops_the_server_in_order_and_is_named() {
+        let _turn = TURN.lock().await;
         let kept = Kept::default();
         let writer = kept.clone();
         let subscriber =
@@ -438,6 +442,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_store_that_hangs_does_not_hold_up_the_end() {
+        let _turn = TURN.lock().await;
         let (running, _folder) = breaking(Duration::from_secs(10));
         let (release, held) = mpsc::channel::<()>();
         let _written = store(&running.cp, move || {
@@ -449,6 +454,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_hangs_does_not_either() {
+        let _turn = TURN.lock().await;
         let (mut running, _folder) = breaking(Duration::from_secs(10));
         running.tasks.spawn("server", pending());
         assert_eq!(running.until_told(pending).await, Err(EndError::Late));
@@ -456,6 +462,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_second_signal_ends_a_stop_at_once() {
+        let _turn = TURN.lock().await;
         let (mut running, _folder) = breaking(Duration::from_secs(600));
         running.tasks.spawn("server", pending());
         let ended = running.until_told(async || Told::Interrupt).await;

@@ -90,3 +90,18 @@ fn a_start_that_fails_leaves_the_store_alone() {
     }
     panic!("it never serves");
 }
+
+#[test]
+fn stored_services_leave_one_line_at_start_and_each_new_one_its_own() {
+    let server = Server::start();
+    for number in 0..10 {
+        let made = call(server.url(), "POST", &format!("/v1/ns/service?serviceName=s{number}")).unwrap();
+        assert_eq!(made, (200, "ok".into()));
+    }
+    let (_, home) = server.stop();
+    let made = |home: &Home| home.stderr().matches("service made").count();
+    assert_eq!(made(&home), 10, "{}", home.stderr());
+    let (_, home) = Server::start_in(home, &[]).stop();
+    assert_eq!(made(&home), 10, "{}", home.stderr());
+    assert!(home.stderr().contains("the store is loaded records=10 services=10"), "{}", home.stderr());
+}

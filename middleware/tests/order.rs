@@ -97,13 +97,17 @@ impl Seen {
 }
 
 async fn send(method: &str, headers: &[(&str, &str)], body: &'static str) -> Seen {
+    send_to(false, method, headers, body).await
+}
+
+async fn send_to(access_log: bool, method: &str, headers: &[(&str, &str)], body: &'static str) -> Seen {
     let ((recorder, counted), (calls, called)) = (mpsc::channel(), mpsc::channel());
     let endpoint = service_fn(move |_: Call<Entry>| {
         calls.send(()).unwrap();
         async { Ok::<_, Infallible>(Response::new(V1Body::sized("ok"))) }
     });
     let limits = Limits { max_body_bytes: 8, body_timeout: Duration::from_secs(3), max_collecting_bytes: 80 };
-    let stack = stack(true, Counted(recorder), limits, Gate, endpoint);
+    let stack = stack(access_log, Counted(recorder), limits, Gate, endpoint);
     let mut request = Request::builder().method(method).uri("/nacos/v1/ns/instance").header("host", "b");
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -178,9 +182,10 @@ async fn refusals_leave_a_line_in_the_access_log() {
     let writer = Lines(lines);
     let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
     let _logging = tracing::subscriber::set_default(subscriber);
-    send("POST", &[], LARGE).await;
-    send("OPTIONS", &[ORIGIN, PREFLIGHT], "").await;
-    send("POST", &[SHUT], "").await;
+    // No other test writes such lines: one that does so in the same moment could hide them from this subscriber.
+    send_to(true, "POST", &[], LARGE).await;
+    send_to(true, "OPTIONS", &[ORIGIN, PREFLIGHT], "").await;
+    send_to(true, "POST", &[SHUT], "").await;
     let text = String::from_utf8(written.try_iter().flatten().collect()).unwrap();
     let statuses: Vec<&str> = text.lines().map(|line| &line.split("status=").nth(1).unwrap()[..3]).collect();
     assert_eq!(statuses, ["413", "403", "429"], "{text}");

@@ -122,6 +122,16 @@ impl Progress {
         self.phase.store(ANSWERED, Relaxed);
     }
 
+    /// A write begins to wait for the client.
+    fn blocks(&self) {
+        let now = self.elapsed_ms() + 1;
+        if self.behind.load(Relaxed) == 0 {
+            self.taken.store(0, Relaxed);
+            self.behind.store(now, Relaxed);
+        }
+        self.blocked.store(now, Relaxed);
+    }
+
     /// When the client's time is over, as far as it can be told now; nothing while it is our turn.
     fn deadline(&self, patience: Patience) -> Option<Instant> {
         let at = |ms: u64, patience: Duration| self.start + Duration::from_millis(ms) + patience;
@@ -174,16 +184,9 @@ impl Watched {
 
     /// Notes how a write went.
     fn written(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        let Progress { blocked, behind, taken, .. } = &*self.progress;
+        let Progress { blocked, taken, .. } = &*self.progress;
         match &outcome {
-            Poll::Pending if blocked.load(Relaxed) == 0 => {
-                let now = self.progress.elapsed_ms() + 1;
-                if behind.load(Relaxed) == 0 {
-                    taken.store(0, Relaxed);
-                    behind.store(now, Relaxed);
-                }
-                blocked.store(now, Relaxed);
-            }
+            Poll::Pending if blocked.load(Relaxed) == 0 => self.progress.blocks(),
             Poll::Pending => {}
             Poll::Ready(bytes) => {
                 blocked.store(0, Relaxed);
@@ -300,22 +303,6 @@ mod tests {
         assert!((29..=30).contains(&lasted), "{lasted}");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_write_that_blocks_is_noticed_while_the_idle_time_runs() {
-        let progress = Progress::new();
-        let blocks_after_a_while = async {
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            progress.request_began();
-            progress.blocked.store(progress.elapsed_ms() + 1, Relaxed);
-            std::future::pending::<()>().await;
-        };
-        let lasted = tokio::select! {
-            lasted = lasts(&progress) => lasted,
-            () = blocks_after_a_while => unreachable!("it never ends"),
-        };
-        assert_eq!(lasted, 33);
-    }
-
     /// Seconds until a client is given up of which each write waits `secs` and then takes `bytes`.
     async fn lasts_taking(bytes: usize, secs: u64) -> u64 {
         let (watched, progress, _client) = connected().await;
@@ -350,6 +337,22 @@ mod tests {
     #[tokio::test]
     async fn a_client_at_the_least_rate_reads_to_the_end() {
         assert_eq!(lasts_taking(64 << 10, 1).await, 3_600);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_blocks_is_noticed_while_the_idle_time_runs() {
+        let progress = Progress::new();
+        let blocks_after_a_while = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            progress.request_began();
+            progress.blocks();
+            std::future::pending::<()>().await;
+        };
+        let lasted = tokio::select! {
+            lasted = lasts(&progress) => lasted,
+            () = blocks_after_a_while => unreachable!("it never ends"),
+        };
+        assert_eq!(lasted, 33);
     }
 
     #[tokio::test]
