@@ -130,7 +130,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     let doors = Doors::open(&settings, &clock)?;
     let changes = Arc::new(Changes::default());
     let applied = Applied {
-        registry: Arc::new(Registry::new(Arc::clone(&changes), settings.naming.max_name_bytes)),
+        registry: Arc::new(Registry::new(Arc::clone(&changes), (&settings.naming).into())),
         switches: Arc::default(),
         namespaces: Arc::default(),
         clock,
@@ -199,7 +199,7 @@ fn start(
     let Doors { listener, port, host, packets, node } = doors;
     let stopped = CancellationToken::new();
     let mut tasks = Tasks::new(stopped.clone());
-    let sweeps = spawn_health(&mut tasks, &stopped, &applied, &changes, settings);
+    let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, &changes, settings);
     let push = Push::new(&settings.push);
     let pushing = push::Sender {
         push: push.clone(),
@@ -323,6 +323,7 @@ fn spawn_health(
     tasks: &mut Tasks,
     stopped: &CancellationToken,
     applied: &Applied,
+    cp: &cp::Handle,
     changes: &Arc<Changes>,
     settings: &Settings,
 ) -> Arc<SweepStats> {
@@ -332,12 +333,14 @@ fn spawn_health(
         clock: clock.clone(),
         registry: Arc::clone(&registry),
         changes: Arc::clone(changes),
+        switches: Arc::clone(&applied.switches),
         may_remove: settings.naming.expire_instance,
         stats: Arc::clone(&stats),
     };
     tasks.spawn("sweeper", sweeper.run(stopped.clone()));
     if settings.naming.empty_service_auto_clean {
-        tasks.spawn("cleaner", empty::clean(clock, registry, settings.naming.clone(), stopped.clone()));
+        let naming = settings.naming.clone();
+        tasks.spawn("cleaner", empty::clean(clock, registry, cp.clone(), naming, stopped.clone()));
     }
     stats
 }
@@ -358,7 +361,7 @@ mod tests {
     fn breaking(longest_stop: Duration) -> (Running, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let applied = Applied {
-            registry: Arc::new(Registry::new(Arc::default(), 512)),
+            registry: Arc::new(Registry::new(Arc::default(), Default::default())),
             switches: Arc::default(),
             namespaces: Arc::default(),
             clock: Clock::system(),

@@ -10,7 +10,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("observe", &[]),
     ("distro", &["model"]),
     ("cp", &["model"]),
-    ("health", &["model"]),
+    ("health", &["model", "cp"]),
     ("push", &["model"]),
     ("api", &["model", "distro", "cp", "health", "push", "observe"]),
     ("stack", &["api", "observe"]),
@@ -44,6 +44,33 @@ fn modules_use_what_their_arrows_say_and_nothing_else() {
 /// All arrows, one by one.
 fn drawn() -> BTreeSet<String> {
     ARROWS.iter().flat_map(|(from, to)| to.iter().map(move |to| format!("{from} -> {to}"))).collect()
+}
+
+/// What changes persistent data in memory: for `cp` alone, which makes it durable first.
+const DURABLE_ONLY: [&str; 6] = [
+    ".put_persistent(",
+    ".remove_persistent(",
+    "registry.define(",
+    "registry.remove(",
+    "registry.forget(",
+    "draft.persistent",
+];
+
+#[test]
+fn persistent_data_change_by_way_of_cp_alone() {
+    let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
+    visit(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), "", &mut |module, file, text| {
+        let shipped = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for call in DURABLE_ONLY.iter().filter(|call| shipped.contains(**call)) {
+            match module {
+                "cp" | "model" => _ = seen.insert(*call),
+                _ if module == "arrows" || file.ends_with("_tests.rs") => {}
+                _ => wrong.push(format!("{file}: {call}")),
+            }
+        }
+    });
+    assert!(wrong.is_empty(), "not durable:\n{}", wrong.join("\n"));
+    assert_eq!(seen.len(), DURABLE_ONLY.len(), "a method has another name now");
 }
 
 #[test]

@@ -103,6 +103,7 @@ where
         // the answer ends the connection.
         let connection = http1::Builder::new()
             .header_read_timeout(None)
+            .max_header_size(max_head_bytes)
             .max_buf_size(max_head_bytes + BEHIND_HEAD)
             .serve_connection(TokioIo::new(stream), entry);
         let mut connection = pin!(connection);

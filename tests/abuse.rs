@@ -94,11 +94,14 @@ fn every_cut_of_a_request_leaves_nothing_behind() {
 
 #[test]
 fn what_is_too_large_is_refused_by_name() {
-    let server = Server::start_in(Home::new(), &["nacre.http.max-body-bytes=1024"]);
+    let settings = ["nacre.http.max-body-bytes=1024", "server.max-http-header-size=131072"];
+    let server = Server::start_in(Home::new(), &settings);
     let authority = authority(server.url());
     let long_target =
         format!("GET /nacos/v1/ns/instance/list?x={} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(70_000));
     assert_eq!(status_of(&exchange(authority, long_target.as_bytes()).unwrap()), 414);
+    let large_head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(140_000));
+    assert_eq!(status_of(&exchange(authority, large_head.as_bytes()).unwrap()), 431);
     let many_headers = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: 1\r\n".repeat(150));
     assert_eq!(status_of(&exchange(authority, many_headers.as_bytes()).unwrap()), 431);
     for head in ["Content-Length: 1025\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n401\r\n"] {

@@ -45,6 +45,19 @@ impl Key {
         self.index % 3
     }
 
+    /// A value with as many digits as its kind has: a double for weights, else a float between 0 and 1.
+    fn value(&self, seed: usize) -> String {
+        // SplitMix64.
+        let mut bits = (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        match self.kind() {
+            0 => format!("{:?}", 0.01 + (bits >> 11) as f64 / (1_u64 << 53) as f64 * 9_999.0),
+            _ => format!("{:?}", 0.01 + (bits >> 40) as f32 / (1_u32 << 24) as f32 * 0.9),
+        }
+    }
+
     /// The request that gives it this value, or takes it away.
     fn request(&self, known: &Option<String>, value: &Option<String>) -> (&'static str, String) {
         let Self { writer, index } = self;
@@ -116,7 +129,7 @@ fn write(url: &str, writer: usize, known: &mut [Known], step: &mut usize, done: 
         let index = *step % KEYS;
         let key = Key { writer, index };
         let gone = step.is_multiple_of(5) && known[index].certain.is_some();
-        let value = (!gone).then(|| format!("{}.5", *step % 900));
+        let value = (!gone).then(|| key.value(writer * 1_000_003 + *step));
         let (method, path) = key.request(&known[index].certain, &value);
         match call(url, method, &path) {
             Ok((200, body)) if body == "ok" || body == "true" => {

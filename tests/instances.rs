@@ -398,6 +398,109 @@ async fn entries_of_an_instance_are_served_under_api_but_not_the_other_way_round
 }
 
 #[tokio::test]
+async fn removing_a_persistent_instance_that_is_not_there_writes_nothing() {
+    let mut node = start();
+    done(&mut node, "POST", "serviceName=s&ip=a&port=80&ephemeral=false").await;
+    let before = node.cp.stats();
+    for query in [
+        "serviceName=s&ip=b&port=80&ephemeral=false",
+        "serviceName=s&ip=a&port=80&clusterName=other&ephemeral=false",
+        "serviceName=unknown&ip=a&port=80&ephemeral=false",
+    ] {
+        done(&mut node, "DELETE", query).await;
+    }
+    assert_eq!(node.cp.stats(), before);
+    assert_eq!(node.registry.len(), 1);
+    done(&mut node, "DELETE", "serviceName=s&ip=a&port=80&ephemeral=false").await;
+    assert_eq!(node.cp.stats().jobs, before.jobs + 1);
+}
+
+#[tokio::test]
+async fn what_is_as_long_as_its_limit_is_taken_and_more_is_a_400() {
+    let mut node = start();
+    let (most, more) = ("a".repeat(512), "a".repeat(513));
+    let (much, too_much) = (format!("k={}", "v".repeat(60_000)), format!("k={}", "v".repeat(1 << 20)));
+    for ephemeral in ["true", "false"] {
+        let form = |ip: &str, cluster: &str, app: &str, metadata: &str| {
+            format!(
+                "serviceName=s&port=80&ephemeral={ephemeral}&ip={ip}&clusterName={cluster}&app={app}&metadata={}",
+                metadata.replace('=', "%3D")
+            )
+        };
+        let taken = node.ask_with_form("POST", INSTANCE, &form(&most, &most, &most, &much)).await;
+        assert_eq!((taken.0, &*taken.1), OK);
+        for (form, what) in [
+            (form(&more, "A", "x", ""), "ip"),
+            (form("a", &more, "x", ""), "clusterName"),
+            (form("a", "A", &more, ""), "app"),
+            (form("a", "A", "x", &too_much), "metadata"),
+        ] {
+            let (status, text) = node.ask_with_form("POST", INSTANCE, &form).await;
+            assert_eq!(status, 400, "{what}: {text}");
+            let start = format!("caused: Param '{what}' is illegal, it may have ");
+            assert!(text.starts_with(&start), "{text}");
+        }
+        // Changes of a known one obey the same bounds, and a batch may not add up to more.
+        let place = format!("serviceName=s&port=80&ip={most}&clusterName={most}");
+        let patch = format!("{place}&metadata={}", too_much.replace('=', "%3D"));
+        assert_eq!(node.ask_with_form("PATCH", INSTANCE, &patch).await.0, 400);
+        assert_eq!(node.ask_with_form("PATCH", INSTANCE, &format!("{place}&app={more}")).await.0, 400);
+        let kind = if ephemeral == "true" { "ephemeral" } else { "persist" };
+        let batch =
+            format!("serviceName=s&consistencyType={kind}&metadata=l%3D{}", "v".repeat((1 << 20) - 60_000));
+        assert_eq!(node.ask_with_form("PUT", BATCH, &batch).await.0, 400);
+    }
+    let beat = format!("serviceName=s&beat=%7B%22ip%22:%22{more}%22,%22port%22:80%7D");
+    assert_eq!(node.ask_with_form("PUT", "/v1/ns/instance/beat", &beat).await.0, 400);
+    let service = format!("serviceName=t&metadata={}", too_much.replace('=', "%3D"));
+    assert_eq!(node.ask_with_form("POST", "/v1/ns/service", &service).await.0, 400);
+    let service = format!("serviceName=s&protectThreshold=0&metadata={}", too_much.replace('=', "%3D"));
+    assert_eq!(node.ask_with_form("PUT", "/v1/ns/service", &service).await.0, 400);
+    let (status, text) =
+        node.ask_with_form("POST", INSTANCE, &format!("serviceName=s&ip=a&port=80&namespaceId={more}")).await;
+    assert_eq!((status, text.contains("Param 'namespaceId' is illegal, it may have 512")), (400, true));
+    assert_eq!(node.registry.len(), 1);
+}
+
+#[tokio::test]
+async fn a_service_takes_a_thousand_clusters() {
+    let mut node = start();
+    for number in 0..1_000 {
+        done(&mut node, "POST", &format!("serviceName=s&ip=a&port=80&clusterName=c{number}")).await;
+    }
+    for query in [
+        "POST serviceName=s&ip=a&port=80&clusterName=more",
+        "POST serviceName=s&ip=a&port=80&clusterName=more&ephemeral=false",
+        "DELETE serviceName=s&ip=a&port=80&clusterName=more",
+    ] {
+        let (method, query) = query.split_once(' ').unwrap();
+        let (status, text) = ask(&mut node, method, query).await;
+        assert_eq!((status, text.contains("has 1000 clusters")), (400, true), "{method} {query}: {text}");
+    }
+    let cluster = "serviceName=s&clusterName=more&checkPort=80&useInstancePort4Check=true&healthChecker=%7B%22type%22:%22TCP%22%7D";
+    assert_eq!(node.ask("PUT", &format!("/v1/ns/cluster?{cluster}")).await.0, 400);
+    done(&mut node, "POST", "serviceName=s&ip=b&port=80&clusterName=c999&ephemeral=false").await;
+}
+
+#[tokio::test]
+async fn beats_do_not_heal_a_marked_instance() {
+    let mut node = start();
+    let key = "com.alibaba.nacos.naming.iplist.ephemeral.public##DEFAULT_GROUP@@s";
+    for (marked, healed) in [(true, false), (false, true)] {
+        let datum = format!(
+            r#"{{"{key}":{{"key":"{key}","value":{{"instanceList":[{{"ip":"m{marked}","port":80,"healthy":false,"marked":{marked}}}]}}}}}}"#
+        );
+        let mut request = node.request("PUT", "/v1/ns/distro/datum", &[("content-type", "application/json")]);
+        *request.body_mut() = Full::from(datum);
+        assert_eq!(in_process::read(node.send(request).await).await, (200, "ok".into()));
+        let beat = format!("/v1/ns/instance/beat?serviceName=s&ip=m{marked}&port=80");
+        assert_eq!(node.ask("PUT", &beat).await.0, 200);
+        let (_, text) = ask(&mut node, "GET", &format!("serviceName=s&ip=m{marked}&port=80")).await;
+        assert!(text.contains(&format!("\"healthy\":{healed}")), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_beat_keeps_an_ephemeral_instance_beside_a_persistent_one_of_the_same_address() {
     let mut node = start();
     let at = "serviceName=twins&ip=10.0.0.1&port=80";

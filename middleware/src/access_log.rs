@@ -22,8 +22,18 @@ use tower_service::Service;
 use crate::{V1Response, collect::Routed};
 
 /// Parameters whose value is not shown, in lower case.
-const SECRETS: [&str; 7] =
-    ["accesstoken", "authorization", "newpassword", "oldpassword", "password", "secretkey", "token"];
+///
+/// The checker of a cluster may hold the password of a database.
+const SECRETS: [&str; 8] = [
+    "accesstoken",
+    "authorization",
+    "healthchecker",
+    "newpassword",
+    "oldpassword",
+    "password",
+    "secretkey",
+    "token",
+];
 /// Stands for a value that isn't shown.
 const MASK: &str = "***";
 /// Bytes of a target that are shown.

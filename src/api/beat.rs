@@ -37,7 +37,8 @@ pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Ref
     let service = api.registry.get(named.place());
     match (service.as_ref().map_or(Beaten::Unknown, |service| service.beat(&key, now)), service, &body) {
         (Beaten::Ephemeral(instance), Some(service), _) => {
-            if !instance.healthy() {
+            // The health of a marked one is what a peer set.
+            if !instance.healthy() && !instance.marked {
                 api.registry.set_health_of(&service, &key, true);
             }
             Ok(known(api, Effect::Renewed, instance.own_beat_interval_ms))

@@ -3,7 +3,7 @@
 //! Source: Nacos 1.4.8 and its framework's body conversion; compat files `distro-data`, `core-cluster`.
 
 use http::{HeaderValue, header};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 
 use super::{V1Call, reply::Refusal};
 
@@ -11,7 +11,7 @@ use super::{V1Call, reply::Refusal};
 ///
 /// # Errors
 /// 500 where the media type isn't `application/json`, or the body is absent, `null` or not of this form.
-pub fn json<T: DeserializeOwned>(call: &V1Call) -> Result<T, Refusal> {
+pub fn json<'a, T: Deserialize<'a>>(call: &'a V1Call) -> Result<T, Refusal> {
     let media_type =
         call.head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let essence = media_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
@@ -26,7 +26,7 @@ pub fn json<T: DeserializeOwned>(call: &V1Call) -> Result<T, Refusal> {
 ///
 /// # Errors
 /// As [`json`], but for the media type.
-pub fn any_json<T: DeserializeOwned>(call: &V1Call) -> Result<T, Refusal> {
+pub fn any_json<'a, T: Deserialize<'a>>(call: &'a V1Call) -> Result<T, Refusal> {
     if call.body.trim_ascii().is_empty() {
         return Err(Refusal::failed("Required request body is missing"));
     }

@@ -16,7 +16,7 @@ use super::{
     params::Params,
     reply::{self, Refusal, Reply},
     routes::Outcome,
-    service::{Threshold, find},
+    service::find,
 };
 use crate::{
     base::java,
@@ -28,6 +28,7 @@ use crate::{
         pattern::NamePattern,
         registry::Place,
         selector::Selector,
+        service::Threshold,
     },
 };
 

@@ -5,7 +5,7 @@
 
 use super::{
     Api, V1Call,
-    params::{self, Params},
+    params::Params,
     reply::{Refusal, Reply},
     routes::Pending,
 };
@@ -26,14 +26,14 @@ pub fn update(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let check_port = java::parse_int(&params.required("checkPort")?).unwrap_or(0);
     let unknown = |key: &ServiceKey| Refusal::failed(format_args!("service not found:{}", key.name));
     api.registry.get(key.place()).ok_or_else(|| unknown(&key))?;
-    let use_instance_port = params::is_true_word(&params.required("useInstancePort4Check")?);
+    let use_instance_port = java::is_true_word(&params.required("useInstancePort4Check")?);
     let health_checker = HealthChecker::read(&params.required("healthChecker")?).map_err(Refusal::failed)?;
     let metadata = params.optional("metadata").map_or(Ok(Metadata::default()), |text| text.parse())?;
     let update = Update { check_port, use_instance_port, health_checker, metadata };
     let stored = api.cp.submit(Scope::service(&key), move |applied| {
         let service = applied.registry.get(key.place()).ok_or_else(|| unknown(&key))?;
         let mut definition = Definition::clone(&service.state().definition);
-        definition.update_cluster(&cluster, update)?;
+        definition.update_cluster(&cluster, update, applied.registry.limits())?;
         definition.explicit = true;
         Ok::<_, Refusal>((vec![Change::Service(key, Box::new(definition))], ()))
     });

@@ -115,7 +115,7 @@ pub fn create(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let name = params.typed("namespaceName", "String")?.to_string();
     let description = params.get("namespaceDesc").unwrap_or_default().to_string();
     let id = if id.is_empty() { random_id()? } else { id.to_string() };
-    let namespace = Namespace { id, name, description };
+    let mut namespace = Namespace { id, name, description, place: 0 };
     if !is_id(&namespace.id) || namespace.id == DEFAULT_NAMESPACE || !fits(&namespace) {
         return Ok(Pending::Done(Reply::fixed("false")));
     }
@@ -123,6 +123,7 @@ pub fn create(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
         if exists(&applied.namespaces, &namespace.id) {
             return Ok::<_, Refusal>((vec![], false));
         }
+        namespace.place = applied.namespaces.next_place();
         Ok((vec![Change::Namespace(namespace)], true))
     });
     Ok(Pending::Later(Box::pin(async move { stored.await.map(|made| Reply::json(&made)) })))
@@ -134,13 +135,15 @@ pub fn edit(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let id = params.typed("namespace", "String")?.to_string();
     let name = params.typed("namespaceShowName", "String")?.to_string();
     let description = params.get("namespaceDesc").unwrap_or_default().to_string();
-    let namespace = Namespace { id, name, description };
+    let mut namespace = Namespace { id, name, description, place: 0 };
     if !fits(&namespace) {
         return Ok(Pending::Done(Reply::fixed("false")));
     }
     let stored = api.cp.submit(Scope::Everything, move |applied| {
-        let known = exists(&applied.namespaces, &namespace.id);
-        Ok::<_, Refusal>((if known { vec![Change::Namespace(namespace)] } else { vec![] }, ()))
+        let made = applied.namespaces.list();
+        let Some(known) = made.iter().find(|known| known.id == namespace.id) else { return Ok((vec![], ())) };
+        namespace.place = known.place;
+        Ok::<_, Refusal>((vec![Change::Namespace(namespace)], ()))
     });
     Ok(Pending::Later(Box::pin(async move { stored.await.map(|()| Reply::fixed("true")) })))
 }

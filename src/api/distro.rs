@@ -40,7 +40,7 @@ impl From<AcceptError> for Refusal {
 /// PUT datum: replaces ephemeral lists.
 pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
     check_own_host(call.peer)?;
-    let data: Data = body::json(call)?;
+    let data: Data<'_> = body::json(call)?;
     accept(&api.registry, data, api.clock.reading())?;
     Ok(Reply::OK)
 }

@@ -13,6 +13,7 @@ use super::{
     routes::{Outcome, Pending},
 };
 use crate::{
+    base::java,
     cp::{Change, Gone, Scope},
     model::{
         InstanceKey, Service, ServiceKey, cluster::HealthChecker, name::DEFAULT_CLUSTER, registry::Place,
@@ -24,7 +25,7 @@ use crate::{
 pub fn update(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let params = Params::of(call);
     let healthy = params.optional("healthy").or_else(|| params.optional("valid"));
-    let healthy = params::is_true_word(&healthy.ok_or_else(|| Refusal::missing("healthy"))?);
+    let healthy = java::is_true_word(&healthy.ok_or_else(|| Refusal::missing("healthy"))?);
     let (namespace, name) = (params.namespace(), params.service_name()?);
     let ip = params.required("ip")?;
     let port = params::integer(&params.required("port")?)?;

@@ -15,15 +15,15 @@ use super::{
     routes::{Outcome, Pending},
 };
 use crate::{
-    base::clock::Millis,
-    cp::{Change, Gone, Scope},
+    base::{clock::Millis, java},
+    cp::{self, Change, Gone, Scope},
     model::{
-        Instances, Metadata, ServiceKey, State,
+        Limits, Metadata, Registry, ServiceKey, State,
         instance::{
             Address, Description, HIGHEST_WEIGHT, Instance, InstanceId, InstanceKey, stored_weight,
             wants_counted_id,
         },
-        name::{self, DEFAULT_CLUSTER, DEFAULT_NAMESPACE},
+        name::{self, DEFAULT_CLUSTER, DEFAULT_NAMESPACE, NameError},
         registry::Place,
     },
 };
@@ -47,14 +47,14 @@ impl<'a> Described<'a> {
         let port = params::integer(&params.required("port")?)?;
         let enabled = params.optional("enabled").or_else(|| params.optional("enable"));
         let weight = params.optional("weight").map_or(Ok(1.0), |weight| params::double(&weight))?;
-        let truth = |name: &str| params.optional(name).map(|word| params::is_true_word(&word));
+        let truth = |name: &str| params.optional(name).map(|word| java::is_true_word(&word));
         let default_ephemeral = || api.switches.load().default_instance_ephemeral;
         Ok(Self {
             ip,
             port,
             cluster: cluster_with_alias(params),
             weight,
-            enabled: enabled.is_none_or(|word| params::is_true_word(&word)),
+            enabled: enabled.is_none_or(|word| java::is_true_word(&word)),
             healthy: truth("healthy").unwrap_or(true),
             ephemeral: truth("ephemeral").unwrap_or_else(default_ephemeral),
             app: params.optional("app"),
@@ -111,17 +111,48 @@ fn put(api: &Api, place: Place<'_>, description: &Description<'_>) -> Result<Pen
         api.registry.register(place, description, api.clock.now())?;
         return Ok(Pending::Done(Reply::OK));
     }
-    let (key, owned) = (place.to_key(), Owned::of(description));
-    // A counted id depends on the other instances of the service.
-    let scope = match wants_counted_id(&description.metadata) {
-        true => Scope::service(&key),
-        false => Scope::instance(&key, &description.key),
+    let (key, owned) = (place.to_key(), Arc::new(Owned::of(description)));
+    let scope = match registers_alone(&api.registry, place, description) {
+        true => Scope::instance(&key, &description.key),
+        false => Scope::service(&key),
     };
-    let stored = api.cp.submit(scope, move |applied| {
-        let instance = applied.registry.prepare(key.place(), owned.describe(), applied.clock.now())?;
-        Ok((vec![Change::Instance(key, Box::new(instance))], ()))
-    });
-    Ok(Pending::Later(Box::pin(async move { stored.await.map(|()| Reply::OK) })))
+    let cp = api.cp.clone();
+    let stored = store(&cp, scope, key.clone(), Arc::clone(&owned));
+    Ok(Pending::Later(Box::pin(async move {
+        if !stored.await? {
+            let _ = store(&cp, Scope::service(&key), key, owned).await?;
+        }
+        Ok(Reply::OK)
+    })))
+}
+
+/// Whether registering changes nothing but the instance: its cluster is known and durable, and its id isn't counted
+/// among the other instances of the service.
+fn registers_alone(registry: &Registry, place: Place<'_>, description: &Description<'_>) -> bool {
+    let definition = registry.get(place).map(|service| Arc::clone(&service.state().definition));
+    definition.is_some_and(|known| known.durable && known.cluster(description.key.cluster).is_some())
+        && !wants_counted_id(&description.metadata)
+}
+
+/// Stores a persistent instance, and the definition of its service where that changes with it.
+///
+/// Tells whether it did: within the scope of the instance alone it doesn't where the definition changes.
+fn store(
+    cp: &cp::Handle,
+    scope: Scope,
+    key: ServiceKey,
+    owned: Arc<Owned>,
+) -> impl Future<Output = Result<bool, Refusal>> + Send + use<> {
+    let alone = matches!(scope, Scope::Instance { .. });
+    cp.submit(scope, move |applied| {
+        let prepared = applied.registry.prepare(key.place(), owned.describe(), applied.clock.now())?;
+        if alone && prepared.definition.is_some() {
+            return Ok((vec![], false));
+        }
+        let definition = prepared.definition.map(|new| Change::Service(key.clone(), Box::new(new)));
+        let instance = Change::Instance(key, Box::new(prepared.instance));
+        Ok((definition.into_iter().chain([instance]).collect(), true))
+    })
 }
 
 /// A description that can wait for the store.
@@ -144,14 +175,14 @@ impl Owned {
     }
 }
 
-/// DELETE: removes one kind; an instance that isn't there is no error.
+/// DELETE: removes one kind; an instance that isn't there is no error, and of the persistent ones none to store.
 pub fn deregister(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let params = Params::of(call);
     let described = Described::read(api, &params)?;
     let named = Named::read(&params)?;
     let key = described.key();
     if described.ephemeral {
-        api.registry.deregister(named.place(), key, true)?;
+        api.registry.deregister(named.place(), key)?;
         return Ok(Pending::Done(Reply::OK));
     }
     if api.registry.get(named.place()).is_none() {
@@ -160,8 +191,10 @@ pub fn deregister(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     }
     name::check_cluster(key.cluster)?;
     let (service, gone) = (named.place().to_key(), Gone::of(&key));
-    let stored = api.cp.submit(Scope::instance(&service, &key), move |_| {
-        Ok::<_, Refusal>((vec![Change::NoInstance(service, gone)], ()))
+    let stored = api.cp.submit(Scope::instance(&service, &key), move |applied| {
+        let state = applied.registry.get(service.place()).map(|service| service.state());
+        let known = state.is_some_and(|state| state.persistent.contains(&gone.key()));
+        Ok::<_, Refusal>((if known { vec![Change::NoInstance(service, gone)] } else { vec![] }, ()))
     });
     Ok(Pending::Later(Box::pin(async move { stored.await.map(|()| Reply::OK) })))
 }
@@ -208,7 +241,7 @@ struct Patch {
 impl Patch {
     /// Reads and checks it, in the reference's order.
     fn read(params: &Params<'_>) -> Result<Self, Refusal> {
-        let truth = |name: &str| params.optional(name).map(|word| params::is_true_word(&word));
+        let truth = |name: &str| params.optional(name).map(|word| java::is_true_word(&word));
         let patch = Self {
             metadata: params.optional("metadata").map(|text| text.parse()).transpose()?,
             app: params.optional("app").map(|app| Box::from(&*app)),
@@ -218,6 +251,14 @@ impl Patch {
         };
         patch.weight.map_or(Ok(()), check_weight)?;
         Ok(patch)
+    }
+
+    /// Refuses what is too long.
+    fn check(&self, limits: &Limits) -> Result<(), NameError> {
+        if let Some(app) = &self.app {
+            limits.check_name("app", app)?;
+        }
+        self.metadata.as_ref().map_or(Ok(()), |metadata| Ok(limits.check_metadata(metadata)?))
     }
 
     /// The new value of an instance; it counts as having just beaten.
@@ -237,15 +278,9 @@ impl Patch {
     }
 }
 
-/// The instance at exactly this place, of one kind.
-fn find_in<'a>(instances: &'a Instances, key: &InstanceKey<'_>) -> Option<&'a Arc<Instance>> {
-    // Keys are the same where their texts are; ports that aren't above zero have no part in those.
-    instances.get(key).filter(|known| known.port == key.port && known.ip() == key.ip)
-}
-
 /// The instance at exactly this place, a persistent one before an ephemeral one.
 pub(super) fn find<'a>(state: &'a State, key: &InstanceKey<'_>) -> Option<&'a Arc<Instance>> {
-    find_in(&state.persistent, key).or_else(|| find_in(&state.ephemeral, key))
+    key.find_in(&state.persistent).or_else(|| key.find_in(&state.ephemeral))
 }
 
 /// PATCH: changes what is given of an instance of either kind.
@@ -260,11 +295,12 @@ pub fn patch(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let service = api.registry.get(named.place()).ok_or_else(not_found)?;
     let ephemeral = find(&service.state(), &key).ok_or_else(not_found)?.ephemeral;
     let patch = Patch::read(&params)?;
+    patch.check(api.registry.limits())?;
     if !ephemeral {
         return Ok(patch_stored(api, named.place().to_key(), &key, patch));
     }
     let patched = api.registry.write(&service, |draft| {
-        let known = find_in(&draft.ephemeral, &key)?;
+        let known = key.find_in(&draft.ephemeral)?;
         let patched = patch.apply(known, api.clock.now());
         draft.put(patched);
         Some(())
@@ -277,7 +313,7 @@ fn patch_stored(api: &Api, service: ServiceKey, key: &InstanceKey<'_>, patch: Pa
     let (scope, at) = (Scope::instance(&service, key), Gone::of(key));
     let stored = api.cp.submit(scope, move |applied| {
         let state = applied.registry.get(service.place()).map(|service| service.state());
-        let known = state.as_ref().and_then(|state| find_in(&state.persistent, &at.key()));
+        let known = state.as_ref().and_then(|state| at.key().find_in(&state.persistent));
         let known = known.ok_or_else(|| Refusal::illegal("instance not found"))?;
         let patched = patch.apply(known, applied.clock.now());
         Ok((vec![Change::Instance(service, Box::new(patched))], ()))

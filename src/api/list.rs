@@ -11,7 +11,10 @@ use super::{
     routes::Outcome,
     subscribers::Subscription,
 };
-use crate::model::list::{self, Echo, Shape};
+use crate::{
+    base::java,
+    model::list::{self, Echo, Shape},
+};
 
 /// GET list: what a client may call; with `udpPort` also a subscription to pushes.
 pub fn list(api: &Api, call: &V1Call) -> Outcome {
@@ -26,7 +29,7 @@ pub(super) fn list_of(api: &Api, call: &V1Call, params: &Params<'_>, named: &Nam
     let clusters = params.optional("clusters").unwrap_or_default();
     list::check_clusters(&clusters).map_err(Refusal::illegal)?;
     let env = params.optional("env").unwrap_or_default();
-    let truth = |name: &str| params.optional(name).is_some_and(|word| params::is_true(&word));
+    let truth = |name: &str| params.optional(name).is_some_and(|word| java::is_true(&word));
     let (healthy_only, is_check) = (truth("healthyOnly"), truth("isCheck"));
     let udp_port = params.optional("udpPort").map_or(Ok(0), |port| params::integer(&port))?;
     let grouped = agent.is_modern_java()?;

@@ -17,7 +17,7 @@ use crate::{
     base::jackson::{self, Scalar},
     cp::{Change, Scope},
     model::{
-        Instance, InstanceKey, Instances, Registry, ServiceKey,
+        Instance, InstanceKey, Instances, Limits, Registry, ServiceKey,
         metadata::{self, Entries},
         name::DEFAULT_CLUSTER,
         registry::Place,
@@ -39,36 +39,43 @@ fn operate(api: &Api, params: &Params<'_>, action: Action) -> Result<Pending, Re
     let batch = Arc::new(Batch::read(params, action)?);
     let place = Place { namespace: &namespace, name: &name };
     let Some(service) = api.registry.get(place) else { return updated(Vec::new()).map(Pending::Done) };
-    if !batch.finds_any(&service.state().persistent) {
-        return updated(change_ephemeral(&api.registry, place, &batch)).map(Pending::Done);
+    let state = service.state();
+    // Before anything is changed of the one kind, the other could refuse it.
+    batch.outcome(&state.ephemeral, true, api.registry.limits())?;
+    if !batch.finds_any(&state.persistent) {
+        return updated(change_ephemeral(&api.registry, place, &batch)?).map(Pending::Done);
     }
     let (key, registry, stored) = (place.to_key(), Arc::clone(&api.registry), Arc::clone(&batch));
     let stored = api.cp.submit(Scope::service(&key), {
         let key = key.clone();
-        move |applied| Ok::<_, Refusal>(changes_of_persistent(&applied.registry, &key, &stored))
+        move |applied| changes_of_persistent(&applied.registry, &key, &stored)
     });
     Ok(Pending::Later(Box::pin(async move {
         let mut names = stored.await?;
-        names.extend(change_ephemeral(&registry, key.place(), &batch));
+        names.extend(change_ephemeral(&registry, key.place(), &batch)?);
         updated(names)
     })))
 }
 
-fn change_ephemeral(registry: &Registry, place: Place<'_>, batch: &Batch) -> Vec<String> {
-    let Some(service) = registry.get(place) else { return Vec::new() };
+fn change_ephemeral(registry: &Registry, place: Place<'_>, batch: &Batch) -> Result<Vec<String>, Refusal> {
+    let Some(service) = registry.get(place) else { return Ok(Vec::new()) };
     let names = registry.write(&service, |draft| {
-        let (names, new) = batch.outcome(&draft.ephemeral, true);
+        let (names, new) = batch.outcome(&draft.ephemeral, true, registry.limits())?;
         new.into_iter().for_each(|instance| draft.put(instance));
-        names
+        Ok(names)
     });
-    names.unwrap_or_default()
+    names.unwrap_or(Ok(Vec::new()))
 }
 
-fn changes_of_persistent(registry: &Registry, key: &ServiceKey, batch: &Batch) -> (Vec<Change>, Vec<String>) {
-    let Some(service) = registry.get(key.place()) else { return Default::default() };
-    let (names, new) = batch.outcome(&service.state().persistent, false);
+fn changes_of_persistent(
+    registry: &Registry,
+    key: &ServiceKey,
+    batch: &Batch,
+) -> Result<(Vec<Change>, Vec<String>), Refusal> {
+    let Some(service) = registry.get(key.place()) else { return Ok(Default::default()) };
+    let (names, new) = batch.outcome(&service.state().persistent, false, registry.limits())?;
     let change = |instance| Change::Instance(key.clone(), Box::new(instance));
-    (new.into_iter().map(change).collect(), names)
+    Ok((new.into_iter().map(change).collect(), names))
 }
 
 #[derive(Serialize)]
@@ -149,11 +156,18 @@ impl Batch {
     }
 
     /// What is reported, and the new values of the chosen instances of one kind, each once.
-    fn outcome(&self, instances: &Instances, ephemeral: bool) -> (Vec<String>, Vec<Instance>) {
+    fn outcome(
+        &self,
+        instances: &Instances,
+        ephemeral: bool,
+        limits: &Limits,
+    ) -> Result<(Vec<String>, Vec<Instance>), Refusal> {
         let kind = if ephemeral { "ephemeral" } else { "persist" };
         let names = self.choose(instances, ephemeral).map(|chosen| format!("{}:{kind}", chosen.key().text()));
         let once: Instances = self.choose(instances, ephemeral).cloned().collect();
-        (names.collect(), once.iter().map(|instance| self.apply(instance)).collect())
+        let new: Vec<Instance> = once.iter().map(|instance| self.apply(instance)).collect();
+        new.iter().try_for_each(|instance| limits.check_metadata(&instance.metadata))?;
+        Ok((names.collect(), new))
     }
 
     fn apply(&self, known: &Instance) -> Instance {
@@ -168,8 +182,7 @@ impl Batch {
 
 impl Target {
     fn find<'a>(&self, instances: &'a Instances) -> Option<&'a Arc<Instance>> {
-        let key = InstanceKey { ip: &self.ip, port: self.port, cluster: &self.cluster };
-        instances.get(&key).filter(|known| known.port == self.port && known.ip() == self.ip)
+        InstanceKey { ip: &self.ip, port: self.port, cluster: &self.cluster }.find_in(instances)
     }
 }
 

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::{V1Call, reply::Refusal};
 use crate::{
-    base::java,
+    base::java::{self, Stray, decode},
     model::name::{DEFAULT_GROUP, DEFAULT_NAMESPACE, SEPARATOR},
 };
 
@@ -165,18 +165,6 @@ pub fn double(text: &str) -> Result<f64, Refusal> {
     java::parse_double(text).ok_or_else(|| Refusal::not_a_number(text))
 }
 
-/// The wide reading of a boolean: `true on yes t y` in any case, all else is false.
-#[must_use]
-pub fn is_true_word(text: &str) -> bool {
-    ["true", "on", "yes", "t", "y"].iter().any(|word| text.eq_ignore_ascii_case(word))
-}
-
-/// The narrow reading of a boolean: `true` in any case.
-#[must_use]
-pub fn is_true(text: &str) -> bool {
-    text.eq_ignore_ascii_case("true")
-}
-
 /// Whether a body of this request is a form whose fields count as parameters.
 fn reads_form(method: &Method, headers: &HeaderMap) -> bool {
     if method == Method::GET || method == Method::HEAD {
@@ -185,15 +173,6 @@ fn reads_form(method: &Method, headers: &HeaderMap) -> bool {
     let media_type = headers.get(header::CONTENT_TYPE).map(http::HeaderValue::as_bytes).unwrap_or_default();
     let media_type = media_type.split(|&byte| byte == b';').next().unwrap_or_default();
     media_type.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
-}
-
-/// What a `%` that begins no escape does.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stray {
-    /// Its pair is dropped, as the container does in a query.
-    Drops,
-    /// It stands for itself, in a form.
-    IsItself,
 }
 
 /// Takes up a pair both of whose parts could be decoded, if it has a name.
@@ -206,46 +185,13 @@ fn add<'a>(pairs: &mut Pairs<'a>, name: Option<Cow<'a, str>>, value: Option<Cow<
     }
 }
 
-/// Decodes a part of a query; nearly all have nothing to decode.
+/// Decodes a part of a query; nearly all have nothing to decode. The container drops a pair with a stray `%`.
 fn decode_text(text: &str) -> Option<Cow<'_, str>> {
     if text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
-        decode(text.as_bytes(), Stray::Drops)
+        decode(text.as_bytes(), Stray::Refuses)
     } else {
         Some(Cow::Borrowed(text))
     }
-}
-
-/// Decodes `%XX` and `+`; what isn't UTF-8 then becomes U+FFFD.
-fn decode(text: &[u8], stray: Stray) -> Option<Cow<'_, str>> {
-    let Some(first) = memchr::memchr2(b'%', b'+', text) else {
-        return Some(String::from_utf8_lossy(text));
-    };
-    let mut out = Vec::with_capacity(text.len());
-    out.extend_from_slice(&text[..first]);
-    let mut rest = &text[first..];
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        match byte {
-            b'+' => out.push(b' '),
-            b'%' => match (after.first().and_then(hex), after.get(1).and_then(hex)) {
-                (Some(high), Some(low)) => {
-                    out.push(high << 4 | low);
-                    rest = &after[2..];
-                }
-                _ if stray == Stray::Drops => return None,
-                _ => out.push(b'%'),
-            },
-            _ => out.push(byte),
-        }
-    }
-    Some(Cow::Owned(match String::from_utf8(out) {
-        Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-    }))
-}
-
-fn hex(byte: &u8) -> Option<u8> {
-    char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]

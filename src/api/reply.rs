@@ -14,8 +14,8 @@ use crate::{
     base::json,
     cp::WriteError,
     model::{
-        cluster::ClusterError, metadata::MetadataError, name::NameError, pattern::PatternError,
-        selector::SelectorError,
+        cluster::ClusterError, limits::TooLong, metadata::MetadataError, name::NameError,
+        pattern::PatternError, selector::SelectorError,
     },
 };
 
@@ -72,6 +72,12 @@ impl Refusal {
 
 impl From<NameError> for Refusal {
     fn from(error: NameError) -> Self {
+        Self::illegal(error)
+    }
+}
+
+impl From<TooLong> for Refusal {
+    fn from(error: TooLong) -> Self {
         Self::illegal(error)
     }
 }
@@ -315,6 +321,17 @@ fn ranges(accept: &[u8]) -> Option<smallvec::SmallVec<[Range<'_>; 6]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_write_that_failed_is_a_500_and_one_that_must_wait_a_503() {
+        let status = |error: WriteError| Refusal::from(error).status.as_u16();
+        let full = crate::cp::StoreError::Full {
+            source: std::sync::Arc::new(std::io::ErrorKind::StorageFull.into()),
+        };
+        assert_eq!(status(WriteError::Store(full)), 500);
+        assert_eq!(status(WriteError::Panicked), 500);
+        assert_eq!((status(WriteError::Stopped), status(WriteError::Busy { limit: 1 })), (503, 503));
+    }
 
     fn text_as(accept: &str) -> String {
         text_type(accept.as_bytes()).map_or("none".into(), |value| value.to_str().unwrap().to_string())

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::{
     Api, V1Call,
@@ -26,20 +26,9 @@ use crate::{
         pattern::NamePattern,
         registry::Place,
         selector::{ListSelector, Selector},
+        service::Threshold,
     },
 };
-
-/// A protection threshold as answers show it: those that JSON can't hold are texts.
-pub(super) struct Threshold(pub f32);
-
-impl Serialize for Threshold {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            number if number.is_finite() => number.serialize(serializer),
-            number => java::float_text(number).serialize(serializer),
-        }
-    }
-}
 
 fn read_metadata(text: &str) -> Result<Metadata, Refusal> {
     if text.trim().is_empty() {
@@ -68,7 +57,9 @@ pub fn create(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
         clusters: Vec::new(),
         explicit: true,
         made_by_request: true,
+        durable: true,
     };
+    api.registry.limits().check_metadata(&definition.metadata)?;
     if key.name.trim().is_empty() {
         return Err(NameError::Characters(key.name.to_string()).into());
     }
@@ -96,6 +87,7 @@ pub fn update(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     api.registry.get(key.place()).ok_or_else(|| unknown(&key))?;
     let metadata = read_metadata(&params.optional("metadata").unwrap_or_default())?;
     let selector = read_selector(&params.optional("selector").unwrap_or_default())?;
+    api.registry.limits().check_metadata(&metadata)?;
     let stored = api.cp.submit(Scope::service(&key), move |applied| {
         let service = applied.registry.get(key.place()).ok_or_else(|| unknown(&key))?;
         let mut definition = Definition::clone(&service.state().definition);
@@ -338,12 +330,5 @@ mod tests {
         for wrong in ["", "abc", "{}", r#"{"statuses":"{}"}"#, "[]", "%zz"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn thresholds_beyond_json_are_texts() {
-        let text = |value: f32| String::from_utf8(crate::base::json::to_bytes(&Threshold(value))).unwrap();
-        assert_eq!((text(0.0), text(0.8)), ("0.0".into(), "0.8".into()));
-        assert_eq!((text(f32::NAN), text(f32::NEG_INFINITY)), ("\"NaN\"".into(), "\"-Infinity\"".into()));
     }
 }

@@ -8,12 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{
-    Api, Named, V1Call,
-    agent::Agent,
-    caller::caller,
-    params::{self, Params},
-    reply::Reply,
-    routes::Outcome,
+    Api, Named, V1Call, agent::Agent, caller::caller, params::Params, reply::Reply, routes::Outcome,
 };
 use crate::{
     base::java,
@@ -110,7 +105,7 @@ pub fn list(api: &Api, call: &V1Call) -> Outcome {
     let number =
         |name, default| params.optional(name).map_or(default, |text| java::parse_int(&text).unwrap_or(0));
     let (page_number, page_size) = (number("pageNo", 1), number("pageSize", 1_000));
-    let aggregation = params.optional("aggregation").is_none_or(|text| params::is_true(&text));
+    let aggregation = params.optional("aggregation").is_none_or(|text| java::is_true(&text));
     // Whatever is wrong with the name, the answer is that nobody is there.
     let Ok(named) = Named::read(&params) else { return Ok(Reply::json(&Page::default())) };
     let mut found = Vec::new();

@@ -39,7 +39,7 @@ impl Params<'_> {
     /// 500 where it is absent or none.
     pub fn typed_integer(&self, name: &str) -> Result<i32, Refusal> {
         let text = self.typed(name, "int")?;
-        java::parse_int(&without_blanks(text)).ok_or_else(|| not_a("int", name, text))
+        java::parse_int(&java::without_blanks(text)).ok_or_else(|| not_a("int", name, text))
     }
 
     /// A 32-bit floating-point number, or `default` where it is absent or empty.
@@ -49,7 +49,7 @@ impl Params<'_> {
     pub fn typed_float(&self, name: &str, default: f32) -> Result<f32, Refusal> {
         match self.typed_or(name, "") {
             "" => Ok(default),
-            text => java::parse_float(&without_blanks(text)).ok_or_else(|| not_a("float", name, text)),
+            text => java::parse_float(&java::without_blanks(text)).ok_or_else(|| not_a("float", name, text)),
         }
     }
 
@@ -65,10 +65,6 @@ impl Params<'_> {
             _ => Err(not_a("boolean", name, text)),
         }
     }
-}
-
-fn without_blanks(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_whitespace()).collect()
 }
 
 fn not_a(java_type: &str, name: &str, text: &str) -> Refusal {

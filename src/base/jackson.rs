@@ -1,7 +1,8 @@
 //! JSON as Jackson reads it where its types are given: numbers may be texts, texts numbers, fractions are cut.
 //!
-//! Nothing is copied but texts with escapes. Pure. Source: documented coercions of Jackson; compat files `beat`,
-//! `instance-metadata-batch`.
+//! A blank text is the number 0 and the boolean false, as the reference's primitive fields have it; null and an absent
+//! field are nothing, and the reader gives the default. Nothing is copied but texts with escapes. Pure. Source: documented coercions of Jackson; compat files `beat`,
+//! `distro-data`, `instance-metadata-batch`.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -22,11 +23,21 @@ pub struct Scalar<'a>(Option<&'a str>);
 #[error("a value is of the wrong kind")]
 pub struct WrongKind;
 
+/// 2^63.
+const FIRST_BEYOND_LONG: f64 = 9_223_372_036_854_775_808.0;
+
 impl<'a> Scalar<'a> {
     /// The value as it stands in the text, whatever it is.
     #[must_use]
     pub fn raw(self) -> Option<&'a str> {
         self.0
+    }
+
+    /// Nothing where it is a blank text: for readers that have no use for the reference's 0 or false.
+    #[must_use]
+    pub fn unless_blank(self) -> Self {
+        let blank = |raw: &str| raw.trim_matches('"').trim().is_empty();
+        Self(self.0.filter(|raw| !blank(raw)))
     }
 
     /// As a text: numbers and booleans by their spelling.
@@ -47,48 +58,55 @@ impl<'a> Scalar<'a> {
         }
     }
 
-    /// As a Java `int`: a fraction is cut; a blank text is nothing.
+    /// As a Java `int`: a fraction is cut; a blank text is 0.
     ///
     /// # Errors
     /// What isn't a number, or doesn't fit.
     pub fn integer(self) -> Result<Option<i32>, WrongKind> {
+        self.long()?.map(|number| number.try_into().map_err(|_| WrongKind)).transpose()
+    }
+
+    /// As a Java `long`, likewise.
+    ///
+    /// # Errors
+    /// What isn't a number, or doesn't fit.
+    pub fn long(self) -> Result<Option<i64>, WrongKind> {
         let Some(text) = self.text()? else { return Ok(None) };
         if text.trim().is_empty() {
-            return Ok(None);
+            return Ok(Some(0));
         }
-        if let Some(number) = java::parse_int(text.trim()) {
+        if let Some(number) = java::parse_long(text.trim()) {
             return Ok(Some(number));
         }
         let is_number = self.0.is_some_and(|raw| !raw.starts_with('"'));
         let number = java::parse_double(&text).filter(|_| is_number).ok_or(WrongKind)?.trunc();
         #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
-        let fitting = (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number).then_some(number as i32);
+        let fitting = (-FIRST_BEYOND_LONG..FIRST_BEYOND_LONG).contains(&number).then_some(number as i64);
         fitting.map(Some).ok_or(WrongKind)
     }
 
-    /// As a Java `double`; a blank text is nothing.
+    /// As a Java `double`; a blank text is 0.
     ///
     /// # Errors
     /// What isn't a number.
     pub fn double(self) -> Result<Option<f64>, WrongKind> {
         match self.text()? {
             None => Ok(None),
-            Some(text) if text.trim().is_empty() => Ok(None),
+            Some(text) if text.trim().is_empty() => Ok(Some(0.0)),
             Some(text) => java::parse_double(&text).map(Some).ok_or(WrongKind),
         }
     }
 
     /// As a `boolean`: `true` and `false` also as texts, whole numbers by whether they are zero; a blank text is
-    /// nothing.
+    /// false.
     ///
     /// # Errors
     /// All else.
     pub fn boolean(self) -> Result<Option<bool>, WrongKind> {
         let Some(text) = self.text()? else { return Ok(None) };
         match text.trim() {
-            "" => Ok(None),
             "true" | "True" | "TRUE" => Ok(Some(true)),
-            "false" | "False" | "FALSE" => Ok(Some(false)),
+            "" | "false" | "False" | "FALSE" => Ok(Some(false)),
             number if self.0 == Some(number) => {
                 java::parse_long(number).map(|number| Some(number != 0)).ok_or(WrongKind)
             }
@@ -205,9 +223,28 @@ mod tests {
         assert_eq!(forms("true"), r#""true" Err(_) Err(_) true"#);
         assert_eq!(forms(r#""False""#), r#""False" Err(_) Err(_) false"#);
         assert_eq!(forms("null"), "Ok(None) Ok(None) Ok(None) Ok(None)");
-        assert_eq!(forms(r#"" ""#), r#"" " Ok(None) Ok(None) Ok(None)"#);
+        assert_eq!(forms(r#"" ""#), r#"" " 0 0.0 false"#);
         assert_eq!(forms(r#""a\nb""#), r#""a\nb" Err(_) Err(_) Err(_)"#);
         assert_eq!(forms("[1]"), "Err(_) Err(_) Err(_) Err(_)");
+    }
+
+    #[test]
+    fn a_blank_may_count_as_nothing() {
+        for blank in ["\"\"", "\" \""] {
+            assert_eq!(Scalar(Some(blank)).double(), Ok(Some(0.0)));
+            assert_eq!(Scalar(Some(blank)).unless_blank().double(), Ok(None));
+        }
+        assert_eq!(Scalar(Some("\"2\"")).unless_blank().double(), Ok(Some(2.0)));
+    }
+
+    #[test]
+    fn longs_end_where_they_end_in_java() {
+        let long = |raw| Scalar(Some(raw)).long();
+        assert_eq!(long("9223372036854775807"), Ok(Some(i64::MAX)));
+        assert_eq!(long("-9.5"), Ok(Some(-9)));
+        for beyond in ["9223372036854775808", "1e19", "true", "\"1.5\""] {
+            assert_eq!(long(beyond), Err(WrongKind), "{beyond}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Pure. Source: the Java platform's documented `String.hashCode`, `Double.toString`, `Double.parseDouble`,
 //! `Integer.parseInt` and the iteration order of `HashMap`; vectors in `compat-tests/wire`.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 /// `String.hashCode`: over UTF-16 units, wrapping at 32 bits.
 #[must_use]
@@ -32,23 +32,69 @@ pub fn hash_map_order_from<T>(mut buckets: usize, names: &mut [T], text: impl Fn
 
 /// `URLDecoder.decode` in UTF-8: `+` is a blank, what isn't UTF-8 becomes U+FFFD; nothing where a `%` begins no escape.
 #[must_use]
-pub fn url_decode(text: &str) -> Option<String> {
-    let hex = |byte: Option<&u8>| byte.and_then(|&byte| char::from(byte).to_digit(16));
+pub fn url_decode(text: &str) -> Option<Cow<'_, str>> {
+    decode(text.as_bytes(), Stray::Refuses)
+}
+
+/// The wide reading of a boolean: `true on yes t y` in any case, all else is false.
+#[must_use]
+pub fn is_true_word(text: &str) -> bool {
+    ["true", "on", "yes", "t", "y"].iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+/// The narrow reading of a boolean: `true` in any case.
+#[must_use]
+pub fn is_true(text: &str) -> bool {
+    text.eq_ignore_ascii_case("true")
+}
+
+/// The text without its blanks, wherever they stand.
+#[must_use]
+pub fn without_blanks(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_whitespace()).collect()
+}
+
+/// What a `%` that begins no escape does to a text that is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stray {
+    /// The text can't be decoded.
+    Refuses,
+    /// It stands for itself.
+    IsItself,
+}
+
+/// Decodes `%XX` and `+`; what isn't UTF-8 then becomes U+FFFD. Nothing where a stray `%` refuses.
+#[must_use]
+pub fn decode(text: &[u8], stray: Stray) -> Option<Cow<'_, str>> {
+    let Some(first) = memchr::memchr2(b'%', b'+', text) else {
+        return Some(String::from_utf8_lossy(text));
+    };
     let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.as_bytes();
-    while let Some((&byte, rest)) = bytes.split_first() {
-        bytes = rest;
+    out.extend_from_slice(&text[..first]);
+    let mut rest = &text[first..];
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
         match byte {
             b'+' => out.push(b' '),
-            b'%' => {
-                let escaped = hex(rest.first())? << 4 | hex(rest.get(1))?;
-                out.push(u8::try_from(escaped).ok()?);
-                bytes = &rest[2..];
-            }
+            b'%' => match (after.first().and_then(hex), after.get(1).and_then(hex)) {
+                (Some(high), Some(low)) => {
+                    out.push(high << 4 | low);
+                    rest = &after[2..];
+                }
+                _ if stray == Stray::Refuses => return None,
+                _ => out.push(b'%'),
+            },
             _ => out.push(byte),
         }
     }
-    Some(String::from_utf8_lossy(&out).into_owned())
+    Some(Cow::Owned(match String::from_utf8(out) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    }))
+}
+
+fn hex(byte: &u8) -> Option<u8> {
+    char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 /// Appends `value` as `Double.toString` spells it: `1.0`, `0.01`, `1.0E7`, `NaN`, `-0.0`.
@@ -259,6 +305,14 @@ mod tests {
         assert_eq!(url_decode("中%FF").as_deref(), Some("中\u{fffd}"));
         for wrong in ["%", "%4", "%zz", "100%x", "%中"] {
             assert_eq!(url_decode(wrong), None, "{wrong}");
+            assert_eq!(decode(wrong.as_bytes(), Stray::IsItself).as_deref(), Some(wrong));
+        }
+    }
+
+    #[test]
+    fn booleans_have_a_wide_and_a_narrow_reading() {
+        for (word, wide, narrow) in [("True", true, true), ("yes", true, false), ("1", false, false)] {
+            assert_eq!((is_true_word(word), is_true(word)), (wide, narrow), "{word}");
         }
     }
 

@@ -28,9 +28,11 @@ pub(super) enum Treatment {
     WarnIf(fn(&str) -> bool, &'static str),
     /// If the value is so, the server doesn't start (text: reason and cure); else accepted.
     RefuseIf(fn(&str) -> bool, &'static str),
+    /// A switch that must be off (text: reason and cure); what is neither on nor off is wrong, never taken for off.
+    RefuseOn(&'static str),
 }
 
-use Treatment::{Accept, HonourList, RefuseIf, WarnIf};
+use Treatment::{Accept, HonourList, RefuseIf, RefuseOn, WarnIf};
 
 const fn honour(name: &'static str, apply: fn(&mut Settings, &str) -> Result<(), Reason>) -> Key {
     Key { name, treatment: Treatment::Honour(apply) }
@@ -89,7 +91,7 @@ pub(super) static KEYS: &[Key] = &[
     key("management.metrics.export.elastic.enabled", WarnIf(is_true, NO_METRICS_PUSH)),
     key("management.metrics.export.influx.enabled", WarnIf(is_true, NO_METRICS_PUSH)),
     key("management.*", Accept),
-    key("server.ssl.enabled", RefuseIf(is_true, NO_TLS)),
+    key("server.ssl.enabled", RefuseOn(NO_TLS)),
     key("server.ssl.*", Accept),
     key("server.tomcat.*", Accept),
     key("server.compression.*", Accept),
@@ -156,10 +158,16 @@ pub(super) static KEYS: &[Key] = &[
     }),
     key("nacos.naming.clean.expired-metadata.*", Accept),
     key("nacos.naming.client.expired.time", Accept),
-    honour("nacos.naming.data.warmup", |s, v| put(&mut s.naming.data_warmup, read::switch(v))),
+    key("nacos.naming.data.warmup", Accept),
     honour("nacos.naming.expireInstance", |s, v| put(&mut s.naming.expire_instance, read::switch(v))),
     honour("nacre.naming.max-name-bytes", |s, v| {
         put(&mut s.naming.max_name_bytes, read::number(v, 200..=8_192))
+    }),
+    honour("nacre.naming.max-metadata-bytes", |s, v| {
+        put(&mut s.naming.max_metadata_bytes, read::bytes(v, 64 * 1024..=1024 * 1024 * 1024))
+    }),
+    honour("nacre.naming.max-clusters", |s, v| {
+        put(&mut s.naming.max_clusters, read::number(v, 1..=1_000_000))
     }),
     key("com.alibaba.nacos.naming.health.thread.num", Accept),
     // Push.
@@ -231,7 +239,7 @@ pub(super) static KEYS: &[Key] = &[
     key("nacos.functionMode", RefuseIf(is_config, NO_CONFIG_CENTRE)),
     key("nacos.security.ignore.urls", Accept),
     // Auth.
-    key("nacos.core.auth.enabled", RefuseIf(is_true, NO_AUTH)),
+    key("nacos.core.auth.enabled", RefuseOn(NO_AUTH)),
     key("nacos.core.auth.*", Accept),
 ];
 

@@ -215,15 +215,22 @@ pub struct NamingSettings {
     /// Default true. False only marks them unhealthy; instances that crashed are then kept for ever.
     pub expire_instance: bool,
 
-    /// Answer clients 503 until the data is loaded (`nacos.naming.data.warmup`).
+    /// Bytes of a name: grouped name of a service, cluster, namespace; also of an instance's ip and app
+    /// (`nacre.naming.max-name-bytes`).
     ///
-    /// Default true. False answers at once, from what is loaded so far.
-    pub data_warmup: bool,
-
-    /// Bytes of a name: service, group, cluster, namespace (`nacre.naming.max-name-bytes`).
-    ///
-    /// Default 512, from 200 to 8,192. A longer name is answered 400.
+    /// Default 512, from 200 to 8,192. A longer one is answered 400.
     pub max_name_bytes: usize,
+
+    /// Bytes of the metadata of an instance, a service or a cluster, as JSON (`nacre.naming.max-metadata-bytes`).
+    ///
+    /// Default 1,048,576 (1 MiB), from 65,536 to 1 GiB. More is answered 400. Lists carry the metadata of every
+    /// instance.
+    pub max_metadata_bytes: usize,
+
+    /// Clusters of a service (`nacre.naming.max-clusters`).
+    ///
+    /// Default 1,000, from 1 to 1,000,000. A further one is answered 400.
+    pub max_clusters: usize,
 }
 
 /// Pushes of changed lists by UDP.
@@ -351,8 +358,9 @@ impl Default for NamingSettings {
             empty_service_period: Duration::from_secs(30),
             empty_service_expired_time: None,
             expire_instance: true,
-            data_warmup: true,
             max_name_bytes: 512,
+            max_metadata_bytes: 1024 * 1024,
+            max_clusters: 1_000,
         }
     }
 }

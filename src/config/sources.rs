@@ -136,8 +136,7 @@ impl Loading {
         self.given.extend(found.given);
         self.accepted.extend(found.accepted);
         for (name, known) in found.unheard {
-            let text = format!("counts as not given, since it is not {known}");
-            self.warnings.push(Notice::warn_at(&Place::Environment(name), "", &text));
+            self.errors.push(SettingError::new(&Place::Environment(name), "", format!("expected {known}")));
         }
         for name in found.unknown {
             let place = Place::Environment(name.clone());
@@ -293,6 +292,13 @@ impl Loading {
                 Treatment::RefuseIf(asks, text) if asks(&value) => {
                     self.errors.push(wrong(&format!("{}={value}", given.key), (*text).to_owned()));
                 }
+                Treatment::RefuseOn(text) => match values::switch(&value) {
+                    Ok(true) => {
+                        self.errors.push(wrong(&format!("{}={value}", given.key), (*text).to_owned()));
+                    }
+                    Ok(false) => self.accepted.push(given.key.clone()),
+                    Err(reason) => self.errors.push(wrong(&given.key, reason)),
+                },
                 Treatment::WarnIf(..) | Treatment::RefuseIf(..) | Treatment::Accept => {
                     self.accepted.push(given.key.clone());
                 }
@@ -343,7 +349,24 @@ impl Loading {
             Some(mode::Refusal::ByClusterConf(reason)) => {
                 self.errors.push(SettingError::new(&place, "", reason));
             }
-            None => {}
+            None => self.tell_other_lists(settings, &path, read),
+        }
+    }
+
+    /// A list of members in a folder that isn't read must not go unnoticed.
+    fn tell_other_lists(
+        &mut self,
+        settings: &Settings,
+        heard: &Path,
+        read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    ) {
+        let folders = [settings.data_dir.join("conf"), PathBuf::from("./conf")];
+        for path in folders.map(|folder| folder.join("cluster.conf")).iter().filter(|path| *path != heard) {
+            if read(path).is_ok_and(|bytes| mode::names_a_member(&String::from_utf8_lossy(&bytes))) {
+                let place = Place::File { path: path.clone(), line: 0 };
+                let text = format!("isn't read, {} would be: this server serves alone", heard.display());
+                self.warnings.push(Notice::warn_at(&place, "", &text));
+            }
         }
     }
 

@@ -142,9 +142,10 @@ fn every_honoured_key_reaches_its_setting() {
         ("nacos.naming.clean.empty-service.expired-time=60000", |s| {
             s.naming.empty_service_expired_time = Some(Duration::from_secs(60));
         }),
-        ("nacos.naming.data.warmup=false", |s| s.naming.data_warmup = false),
         ("nacos.naming.expireInstance=no", |s| s.naming.expire_instance = false),
         ("nacre.naming.max-name-bytes=200", |s| s.naming.max_name_bytes = 200),
+        ("nacre.naming.max-metadata-bytes=64KB", |s| s.naming.max_metadata_bytes = 64 * 1024),
+        ("nacre.naming.max-clusters=1", |s| s.naming.max_clusters = 1),
         ("nacos.naming.push.pushTaskDelay=500", |s| s.push.interval = Duration::from_millis(500)),
         ("nacre.push.first-delay-ms=0", |s| s.push.first_delay = Duration::ZERO),
         ("nacre.push.interval-ms=0", |s| s.push.interval = Duration::ZERO),
@@ -524,12 +525,29 @@ fn variables_of_others_are_left_alone() {
 }
 
 #[test]
-fn a_word_that_the_image_does_not_know_is_warned_of() {
+fn a_name_that_nobody_knows_is_warned_of() {
     assert_eq!(
-        environment(&[("MODE", "production"), ("NACOS_TYPO", "x")]).notices(Severity::Warn),
+        environment(&[("NACOS_TYPO", "x")]).notices(Severity::Warn),
+        ["environment NACOS_TYPO: names no known key; it has no effect"]
+    );
+}
+
+#[test]
+fn what_is_neither_on_nor_off_is_not_taken_for_off() {
+    let errors = environment(&[
+        ("MODE", "production"),
+        ("PREFER_HOST_MODE", "foo"),
+        ("NACOS_AUTH_ENABLE", "maybe"),
+        ("SERVER_SSL_ENABLED", "maybe"),
+    ])
+    .errors();
+    assert_eq!(
+        errors,
         [
-            "environment MODE: counts as not given, since it is not standalone or cluster",
-            "environment NACOS_TYPO: names no known key; it has no effect",
+            "environment MODE: expected standalone or cluster",
+            "environment NACOS_AUTH_ENABLE: nacos.core.auth.enabled: expected true or false, got \"maybe\"",
+            "environment PREFER_HOST_MODE: expected ip or hostname",
+            "environment SERVER_SSL_ENABLED: server.ssl.enabled: expected true or false, got \"maybe\"",
         ]
     );
 }
@@ -830,4 +848,21 @@ proptest::proptest! {
             });
         }
     }
+}
+
+#[test]
+fn members_in_a_folder_that_is_not_read_are_told() {
+    let sources =
+        Sources { config: Some("etc/app.properties".into()), data: Some("d".into()), ..Sources::default() };
+    let loaded = load(&sources, &|path| match path.to_str() {
+        Some("etc/app.properties") => Ok(Vec::new()),
+        Some("d/conf/cluster.conf") => Ok(b"10.0.0.1:8848".to_vec()),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    });
+    let warned: Vec<_> =
+        loaded.expect("it serves alone").notices.into_iter().map(|notice| notice.text).collect();
+    assert_eq!(
+        warned,
+        ["d/conf/cluster.conf: isn't read, etc/cluster.conf would be: this server serves alone"]
+    );
 }

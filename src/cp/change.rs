@@ -27,6 +27,8 @@ pub enum Change {
     Service(ServiceKey, Box<Definition>),
     /// A service is gone with all its instances, of which these were persistent.
     NoService(ServiceKey, Vec<Gone>),
+    /// A service that was found empty is gone, unless something was registered in it meanwhile.
+    IdleService(ServiceKey),
     /// The switches stand so now.
     Switches(Box<Switches>),
     /// A namespace is so now.
@@ -107,6 +109,7 @@ impl Change {
                 records.push(Record::delete(Table::Services, service_key(service)));
                 records
             }
+            Self::IdleService(service) => vec![Record::delete(Table::Services, service_key(service))],
             Self::Switches(switches) => vec![Record::put(Table::Switches, SWITCHES_KEY, json(switches))],
             Self::Namespace(namespace) => {
                 vec![Record::put(Table::Namespaces, namespace.id.as_bytes(), json(namespace))]
@@ -214,6 +217,30 @@ mod tests {
         assert_eq!((read.metadata.json(), read.app.as_deref()), (r#"{"a":"1"}"#, Some("shop")));
         assert_eq!(read.id, InstanceId::Given("7".into()));
         assert!(!read.ephemeral);
+    }
+
+    proptest::proptest! {
+        /// All weights, and thresholds down to their last bit.
+        #[test]
+        fn numbers_come_back_bit_by_bit(weight in 0.01_f64..=10_000.0, threshold: u32) {
+            let key = ServiceKey::new("public", "G@@s");
+            let described = Description { weight, ephemeral: false, ..Description::new("10.0.0.1", 80, "A") };
+            let instance = Instance::new(described, InstanceId::Simple, Millis(1));
+            let definition =
+                Definition { protect_threshold: f32::from_bits(threshold), ..Definition::default() };
+            for change in [
+                Change::Instance(key.clone(), Box::new(instance)),
+                Change::Service(key, Box::new(definition)),
+            ] {
+                let records = change.records();
+                let [Record::Put { table, value, .. }] = &records[..] else { panic!("one record: {records:?}") };
+                match Change::read(*table, value, Millis(2)).unwrap() {
+                    Change::Instance(_, read) => assert_eq!(read.weight.to_bits(), weight.to_bits()),
+                    Change::Service(_, read) => assert_eq!(read.protect_threshold.to_bits(), threshold),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
     }
 
     #[test]

@@ -148,17 +148,19 @@ impl Run {
     fn commit(&mut self, batch: Batch) {
         let written = if batch.records.is_empty() { Ok(()) } else { self.write(&batch) };
         let mut applied = Vec::with_capacity(batch.jobs.len());
+        let mut written_jobs = 0;
         for (mut job, has_records) in batch.jobs {
             match &written {
                 // What needs nothing from the disk isn't stopped by it.
                 Err(error) if has_records => job.fail(WriteError::Store(error.clone())),
                 _ => {
                     job.apply(&|| self.shared.bug());
+                    written_jobs += u64::from(has_records);
                     applied.push(job);
                 }
             }
         }
-        self.shared.jobs.fetch_add(applied.len() as u64, Relaxed);
+        self.shared.jobs.fetch_add(written_jobs, Relaxed);
         applied.into_iter().for_each(Then::answer);
     }
 

@@ -71,9 +71,14 @@ impl Handle {
     /// # Errors
     /// [`OpenError`]; nothing serves then, since serving without what was registered would be a lie.
     pub fn open(folder: &Path, applied: Applied) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::Store { folder: folder.display().to_string(), source };
+        Self::start(Store::open(folder).map_err(failed)?, folder, applied)
+    }
+
+    /// The same with an open store; `folder` is its name in errors.
+    pub(super) fn start(mut store: Store, folder: &Path, applied: Applied) -> Result<Self, OpenError> {
         let name = || folder.display().to_string();
         let failed = |source| OpenError::Store { folder: name(), source };
-        let mut store = Store::open(folder).map_err(failed)?;
         let began = applied.clock.now();
         let mut records = 0;
         for table in Table::ALL {
@@ -169,13 +174,15 @@ impl Applied {
     /// Makes a change visible; a service that it makes counts as made at `now`.
     fn apply_at(&self, change: Change, now: Millis) {
         match change {
-            Change::Instance(service, instance) => self.registry.place(service.place(), *instance, now),
-            Change::NoInstance(service, gone) => {
-                if let Err(error) = self.registry.deregister(service.place(), gone.key(), false) {
-                    tracing::error!(%service, %error, "a stored instance could not be removed");
-                }
+            Change::Instance(service, instance) => {
+                self.registry.put_persistent(service.place(), *instance, now);
             }
-            Change::Service(service, definition) => self.registry.define(service.place(), &definition, now),
+            Change::NoInstance(service, gone) => self.registry.remove_persistent(service.place(), gone.key()),
+            Change::Service(service, mut definition) => {
+                definition.durable = true;
+                self.registry.define(service.place(), &definition, now);
+            }
+            Change::IdleService(service) => self.registry.forget(service.place()),
             Change::NoService(service, _) => {
                 self.registry.remove(service.place());
             }
@@ -200,7 +207,7 @@ mod tests {
 
     fn applied() -> Applied {
         Applied {
-            registry: Arc::new(Registry::new(Arc::new(Changes::default()), 512)),
+            registry: Arc::new(Registry::new(Arc::new(Changes::default()), Default::default())),
             switches: Arc::default(),
             namespaces: Arc::default(),
             clock: Clock::set(0),

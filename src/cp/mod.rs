@@ -10,7 +10,7 @@
 //!   `record`: what it keeps. `disk`: the file, its folder, the lock.
 //!
 //! None of these knows what the bytes mean. Above them:
-//! - `handle`: the door, for those who change persistent data. `change`: what a change is, and its bytes.
+//! - `handle`: the one door, for those who change persistent data. `change`: what a change is, and its bytes.
 
 mod change;
 mod disk;
@@ -25,18 +25,29 @@ mod store;
 mod writer;
 
 #[cfg(test)]
-mod faulty;
+pub(crate) mod faulty;
+#[cfg(test)]
+mod handle_tests;
 #[cfg(test)]
 mod store_tests;
 #[cfg(test)]
+mod survives_kill_tests;
+#[cfg(test)]
 mod writer_tests;
 
-pub use change::{Change, Gone};
 pub use fault::StoreError;
 pub use handle::{Applied, Handle, OpenError};
-pub use job::{Decision, WriteError};
-pub use record::{Record, Table};
-pub use scope::Scope;
+pub use record::Table;
 pub use status::{StoreHealth, WriterStats};
-pub use store::Store;
-pub use writer::{Writer, WriterHandle};
+
+pub(crate) use change::{Change, Gone};
+pub(crate) use job::WriteError;
+pub(crate) use scope::Scope;
+
+#[cfg(test)]
+use self::{
+    job::Decision,
+    record::Record,
+    store::Store,
+    writer::{Writer, WriterHandle},
+};

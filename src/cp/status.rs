@@ -27,7 +27,7 @@ pub enum StoreHealth {
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterStats {
-    /// Jobs that were written and applied.
+    /// Jobs whose records were written and that were applied; those without records don't count.
     pub jobs: u64,
     /// Transactions that succeeded, one fsync each.
     pub commits: u64,

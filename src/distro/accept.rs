@@ -10,8 +10,7 @@ use super::{
 use crate::{
     base::{clock::Reading, json::Object},
     model::{
-        Instance, Registry, ServiceKey,
-        name::{self, NameError},
+        Definition, Instance, Registry, ServiceKey, cluster::Cluster, instance::InstanceId, name::NameError,
         registry::Place,
     },
 };
@@ -51,12 +50,12 @@ struct Step<'a> {
 ///
 /// # Errors
 /// [`AcceptError`]; nothing is changed then.
-pub fn accept(registry: &Registry, data: Data, at: Reading) -> Result<(), AcceptError> {
+pub fn accept(registry: &Registry, data: Data<'_>, at: Reading) -> Result<(), AcceptError> {
     if data.0.is_empty() {
         return Err(AcceptError::Empty);
     }
     // Keys are borrowed by the steps, lists move into them.
-    let (keys, data): (Vec<String>, Vec<Option<Object<Datum>>>) = data.0.into_iter().unzip();
+    let (keys, data): (Vec<String>, Vec<Option<Object<Datum<'_>>>>) = data.0.into_iter().unzip();
     let mut own_keys = Vec::with_capacity(keys.len());
     let mut lists = Vec::with_capacity(keys.len());
     for datum in data {
@@ -82,10 +81,10 @@ pub fn accept(registry: &Registry, data: Data, at: Reading) -> Result<(), Accept
             let mut instances = Vec::new();
             for wire in list.instance_list.unwrap_or_default() {
                 let wire = wire.ok_or(FieldError::Missing("fields"));
-                let instance = wire.and_then(|Object(wire)| wire.into_instance(place.name, at));
+                let instance = wire.and_then(|wire| wire.into_instance(place.name, at));
                 instances.push(instance.map_err(|error| AcceptError::Field(made.to_key(), error))?);
             }
-            check_clusters(registry, place, &instances)?;
+            check_list(registry, place, &instances)?;
             replaced = Some((place, instances));
         }
         steps.push(Step { made, replaced });
@@ -93,7 +92,7 @@ pub fn accept(registry: &Registry, data: Data, at: Reading) -> Result<(), Accept
     for Step { made, replaced } in steps {
         registry.get_or_make(made, Default::default, at.now)?;
         if let Some((place, list)) = replaced {
-            registry.replace_all(place, true, &list, at.now)?;
+            registry.replace_all(place, &list, at.now)?;
         }
     }
     Ok(())
@@ -103,13 +102,18 @@ fn check_service(registry: &Registry, place: Place<'_>) -> Result<(), NameError>
     if registry.get(place).is_some() { Ok(()) } else { registry.check_creatable(place) }
 }
 
-fn check_clusters(registry: &Registry, place: Place<'_>, list: &[Instance]) -> Result<(), NameError> {
-    let state = registry.get(place).map(|service| service.state());
+/// Checks what comes with the instances, and their clusters as far as the service lacks them.
+fn check_list(registry: &Registry, place: Place<'_>, list: &[Instance]) -> Result<(), NameError> {
+    let (state, limits) = (registry.get(place).map(|service| service.state()), registry.limits());
+    let mut definition = state.map_or_else(Definition::default, |state| Definition::clone(&state.definition));
     for instance in list {
-        let known =
-            state.as_ref().is_some_and(|state| state.definition.cluster(instance.cluster()).is_some());
-        if !known {
-            name::check_cluster(instance.cluster())?;
+        limits.check_instance(&instance.description())?;
+        if let InstanceId::Given(id) = &instance.id {
+            limits.check_id(id)?;
+        }
+        if definition.cluster(instance.cluster()).is_none() {
+            limits.check_new_cluster(&definition, instance.cluster())?;
+            definition.clusters.push(Cluster::plain(instance.cluster()));
         }
     }
     Ok(())
@@ -120,18 +124,21 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::base::clock::Millis;
-    use crate::model::change::Changes;
+    use crate::{
+        base::clock::Millis,
+        model::{Limits, change::Changes},
+    };
 
     const KEY: &str = "com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s";
     const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
 
     fn registry() -> Registry {
-        Registry::new(Arc::new(Changes::default()), 512)
+        Registry::new(Arc::new(Changes::default()), Limits::default())
     }
 
     fn put(registry: &Registry, text: &str) -> Result<(), String> {
-        let data = serde_json::from_str(&text.replace("KEY", KEY)).map_err(|error| error.to_string())?;
+        let text = text.replace("KEY", KEY);
+        let data = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         accept(registry, data, Reading { now: Millis(1 << 40), wall_ms: 1_000_000 })
             .map_err(|error| error.to_string())
     }
@@ -175,6 +182,27 @@ mod tests {
         assert_eq!(list(&registry), Some(vec![]));
         put(&registry, r#"{"KEY":{"key":"KEYx","value":{"instanceList":[{"ip":"a","port":1}]}}}"#).unwrap();
         assert_eq!((registry.len(), list(&registry)), (1, Some(vec![])));
+    }
+
+    #[test]
+    fn what_is_too_long_or_too_many_is_refused() {
+        let registry = registry();
+        let (long, longer, wide) = ("a".repeat(513), "a".repeat(2_049), "v".repeat(1 << 20));
+        let ids: Vec<String> =
+            (0..=1_000).map(|n| format!(r#"{{"ip":"a","port":1,"clusterName":"c{n}"}}"#)).collect();
+        for (instances, reason) in [
+            (format!(r#"{{"ip":"{long}"}}"#), "Param 'ip' is illegal"),
+            (format!(r#"{{"ip":"a","app":"{long}"}}"#), "Param 'app' is illegal"),
+            (format!(r#"{{"ip":"a","instanceId":"{longer}"}}"#), "Param 'instanceId' is illegal"),
+            (format!(r#"{{"ip":"a","clusterName":"{long}"}}"#), "Param 'clusterName' is illegal"),
+            (format!(r#"{{"ip":"a","metadata":{{"k":"{wide}"}}}}"#), "Param 'metadata' is illegal"),
+            (ids.join(","), "Param 'clusterName' is illegal, the service has 1000 clusters"),
+        ] {
+            let text = format!(r#"{{"KEY":{{"key":"KEY","value":{{"instanceList":[{instances}]}}}}}}"#);
+            let said = put(&registry, &text).unwrap_err();
+            assert!(said.starts_with(reason), "{said}");
+            assert!(registry.is_empty());
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Pure. Source: Nacos 1.4.8 naming module, datum and instance as its JSON mapper reads and writes them; compat file
 //! `distro-data`.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     base::{
         clock::{Millis, Reading},
-        java,
+        jackson::{self, Scalar, WrongKind},
         json::Object,
     },
     model::{
@@ -33,41 +33,60 @@ const TIMESTAMP: u32 = 1;
 
 /// Data as received: keys with what stands under them, in order.
 #[derive(Debug)]
-pub struct Data(pub Vec<(String, Option<Object<Datum>>)>);
+pub struct Data<'a>(pub Vec<(String, Option<Object<Datum<'a>>>)>);
 
 /// A datum as received.
 #[derive(Debug, Deserialize)]
-pub struct Datum {
+pub struct Datum<'a> {
     /// Where the list is stored; should equal the key that the datum stands under.
     pub key: Option<String>,
     /// The list.
-    pub value: Option<Object<InstanceList>>,
+    #[serde(borrow)]
+    pub value: Option<Object<InstanceList<'a>>>,
 }
 
 /// A list as received.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct InstanceList {
+pub struct InstanceList<'a> {
     /// The instances; absent or null is an empty list.
-    #[serde(default)]
-    pub instance_list: Option<Vec<Option<Object<WireInstance>>>>,
+    #[serde(default, borrow)]
+    pub instance_list: Option<Vec<Option<WireInstance<'a>>>>,
 }
 
-/// An instance as received: any field may be missing or null, scalars may come as texts.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct WireInstance {
-    instance_id: Option<Scalar>,
-    ip: Option<Scalar>,
-    port: Option<Scalar>,
-    weight: Option<Scalar>,
-    healthy: Option<Scalar>,
-    enabled: Option<Scalar>,
-    cluster_name: Option<Scalar>,
-    metadata: Metadata,
-    last_beat: Option<Scalar>,
-    marked: Option<Scalar>,
-    app: Option<Scalar>,
+/// An instance as received, with its fields as they came; any may be missing or null.
+#[derive(Debug, Default)]
+pub struct WireInstance<'a> {
+    instance_id: Scalar<'a>,
+    ip: Scalar<'a>,
+    port: Scalar<'a>,
+    weight: Scalar<'a>,
+    healthy: Scalar<'a>,
+    enabled: Scalar<'a>,
+    cluster_name: Scalar<'a>,
+    metadata: Scalar<'a>,
+    last_beat: Scalar<'a>,
+    marked: Scalar<'a>,
+    app: Scalar<'a>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for WireInstance<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        jackson::read_fields(deserializer, |instance: &mut Self, name, value| match name {
+            "instanceId" => instance.instance_id = value,
+            "ip" => instance.ip = value,
+            "port" => instance.port = value,
+            "weight" => instance.weight = value,
+            "healthy" => instance.healthy = value,
+            "enabled" => instance.enabled = value,
+            "clusterName" => instance.cluster_name = value,
+            "metadata" => instance.metadata = value,
+            "lastBeat" => instance.last_beat = value,
+            "marked" => instance.marked = value,
+            "app" => instance.app = value,
+            _ => {}
+        })
+    }
 }
 
 /// A field of an instance isn't what it should be.
@@ -81,7 +100,7 @@ pub enum FieldError {
     Kind(&'static str),
 }
 
-impl WireInstance {
+impl WireInstance<'_> {
     /// The instance, for the ephemeral list of the service `name`.
     ///
     /// A beat that is dated in the future counts as now, weights outside 0 to 10,000 as the nearest limit, and one
@@ -90,31 +109,31 @@ impl WireInstance {
     /// # Errors
     /// [`FieldError`].
     pub fn into_instance(self, name: &str, at: Reading) -> Result<Instance, FieldError> {
-        let ip =
-            self.ip.map(Scalar::into_text).filter(|ip| !ip.is_empty()).ok_or(FieldError::Missing("ip"))?;
-        let port = self.port.map_or(Ok(0), |port| port.to_int().ok_or(FieldError::Kind("port")))?;
-        let weight =
-            self.weight.map_or(Ok(1.0), |weight| weight.to_double().ok_or(FieldError::Kind("weight")))?;
-        let cluster = self.cluster_name.map(Scalar::into_text).filter(|name| !name.trim().is_empty());
-        let truth = |field: Option<Scalar>, name, default| match field {
-            Some(field) => field.to_bool().ok_or(FieldError::Kind(name)),
-            None => Ok(default),
+        let text = |field: Scalar<'_>, name| match field.text() {
+            Ok(text) => Ok(text.map(Cow::into_owned)),
+            Err(WrongKind) => Err(FieldError::Kind(name)),
         };
-        let app = self.app.map(Scalar::into_text);
+        let truth = |field: Scalar<'_>, name| field.boolean().map_err(|_| FieldError::Kind(name));
+        let ip = text(self.ip, "ip")?.filter(|ip| !ip.is_empty()).ok_or(FieldError::Missing("ip"))?;
+        let port = self.port.integer().map_err(|_| FieldError::Kind("port"))?.unwrap_or(0);
+        let weight = self.weight.double().map_err(|_| FieldError::Kind("weight"))?.unwrap_or(1.0);
+        let cluster = text(self.cluster_name, "clusterName")?.filter(|name| !name.trim().is_empty());
+        let metadata = self.metadata.raw().map_or(Ok(Metadata::default()), serde_json::from_str);
+        let app = text(self.app, "app")?;
         let description = Description {
             key: InstanceKey { ip: &ip, port, cluster: cluster.as_deref().unwrap_or(DEFAULT_CLUSTER) },
             weight: if weight.is_nan() { 1.0 } else { weight.clamp(0.0, HIGHEST_WEIGHT) },
-            enabled: truth(self.enabled, "enabled", true)?,
-            healthy: truth(self.healthy, "healthy", true)?,
+            enabled: truth(self.enabled, "enabled")?.unwrap_or(true),
+            healthy: truth(self.healthy, "healthy")?.unwrap_or(true),
             ephemeral: true,
-            metadata: self.metadata,
+            metadata: metadata.map_err(|_| FieldError::Kind("metadata"))?,
             app: app.as_deref().filter(|app| *app != DEFAULT_APP),
         };
-        let last_beat = self.last_beat.map(|beat| beat.to_long().ok_or(FieldError::Kind("lastBeat")));
-        let beaten = last_beat.transpose()?.map_or(at.now, |wall_ms| moment(at, wall_ms));
+        let last_beat = self.last_beat.long().map_err(|_| FieldError::Kind("lastBeat"))?;
+        let beaten = last_beat.map_or(at.now, |wall_ms| moment(at, wall_ms));
         let mut instance = Instance::new(description, InstanceId::Simple, beaten);
-        instance.marked = truth(self.marked, "marked", false)?;
-        instance.id = match self.instance_id.map(Scalar::into_text) {
+        instance.marked = truth(self.marked, "marked")?.unwrap_or(false);
+        instance.id = match text(self.instance_id, "instanceId")? {
             None => InstanceId::Missing,
             Some(id) if instance.id_text(name).as_deref() == Some(&id) => InstanceId::Simple,
             Some(id) => InstanceId::Given(id.into()),
@@ -129,117 +148,17 @@ fn moment(at: Reading, wall_ms: i64) -> Millis {
     Millis(at.now.0.saturating_sub(age))
 }
 
-/// A scalar that the reference's mapper turns into the kind that a field has.
-#[derive(Debug)]
-enum Scalar {
-    Text(String),
-    Int(i64),
-    Float(f64),
-    Bool(bool),
-}
-
-impl Scalar {
-    fn into_text(self) -> String {
-        match self {
-            Self::Text(text) => text,
-            Self::Int(number) => number.to_string(),
-            Self::Float(number) => java::double_text(number),
-            Self::Bool(truth) => truth.to_string(),
-        }
-    }
-
-    fn to_long(&self) -> Option<i64> {
-        match self {
-            Self::Text(text) if text.trim().is_empty() => Some(0),
-            Self::Text(text) => java::parse_long(text.trim()),
-            Self::Int(number) => Some(*number),
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "fractions are cut off, too large ones end at the limit"
-            )]
-            Self::Float(number) => Some(*number as i64),
-            Self::Bool(_) => None,
-        }
-    }
-
-    fn to_int(&self) -> Option<i32> {
-        self.to_long().and_then(|number| number.try_into().ok())
-    }
-
-    fn to_double(&self) -> Option<f64> {
-        match self {
-            Self::Text(text) if text.trim().is_empty() => Some(0.0),
-            Self::Text(text) => java::parse_double(text),
-            #[expect(clippy::cast_precision_loss, reason = "weights have few digits")]
-            Self::Int(number) => Some(*number as f64),
-            Self::Float(number) => Some(*number),
-            Self::Bool(_) => None,
-        }
-    }
-
-    fn to_bool(&self) -> Option<bool> {
-        match self {
-            Self::Text(text) => match text.trim() {
-                "true" | "True" | "TRUE" => Some(true),
-                "" | "false" | "False" | "FALSE" => Some(false),
-                _ => None,
-            },
-            Self::Int(number) => Some(*number != 0),
-            Self::Float(_) => None,
-            Self::Bool(truth) => Some(*truth),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Scalar {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AnyScalar;
-        impl Visitor<'_> for AnyScalar {
-            type Value = Scalar;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("a text, a number or a boolean")
-            }
-
-            fn visit_bool<E>(self, value: bool) -> Result<Scalar, E> {
-                Ok(Scalar::Bool(value))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> Result<Scalar, E> {
-                Ok(Scalar::Int(value))
-            }
-
-            fn visit_u64<E>(self, value: u64) -> Result<Scalar, E> {
-                Ok(Scalar::Int(value.try_into().unwrap_or(i64::MAX)))
-            }
-
-            fn visit_f64<E>(self, value: f64) -> Result<Scalar, E> {
-                Ok(Scalar::Float(value))
-            }
-
-            fn visit_str<E>(self, value: &str) -> Result<Scalar, E> {
-                Ok(Scalar::Text(value.into()))
-            }
-
-            fn visit_string<E>(self, value: String) -> Result<Scalar, E> {
-                Ok(Scalar::Text(value))
-            }
-        }
-        deserializer.deserialize_any(AnyScalar)
-    }
-}
-
-impl<'de> Deserialize<'de> for Data {
+impl<'de: 'a, 'a> Deserialize<'de> for Data<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;
         impl<'de> Visitor<'de> for Entries {
-            type Value = Data;
+            type Value = Data<'de>;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("an object of data")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Data, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Data<'de>, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
@@ -318,9 +237,14 @@ mod tests {
 
     #[test]
     fn weights_become_numbers_within_the_limits() {
-        for (given, shown) in
-            [("\"NaN\"", "1.0"), ("-5", "0.0"), ("20000", "10000.0"), ("1.0E-4", "0.01"), ("\"2\"", "2.0")]
-        {
+        for (given, shown) in [
+            ("\"NaN\"", "1.0"),
+            ("-5", "0.0"),
+            ("20000", "10000.0"),
+            ("1.0E-4", "0.01"),
+            ("\"2\"", "2.0"),
+            ("\"\"", "0.0"),
+        ] {
             let text = round(&format!(r#"{{"ip":"a","port":1,"weight":{given}}}"#)).unwrap();
             assert!(text.contains(&format!("\"weight\":{shown},")), "{given}: {text}");
         }
@@ -346,7 +270,7 @@ mod tests {
         ] {
             assert_eq!(round(text), Err(reason.into()), "{text}");
         }
-        for text in [r#"{"ip":["a"]}"#, r#"{"ip":"a","metadata":{"x":{}}}"#, "5"] {
+        for text in [r#"{"ip":["a"]}"#, r#"{"ip":"a","metadata":{"x":{}}}"#, "5", "[]"] {
             assert!(round(text).is_err(), "{text}");
         }
     }

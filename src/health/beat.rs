@@ -79,9 +79,15 @@ impl<'a> Beat<'a> {
             ip: fields.ip.text().map_err(|_| wrong("ip"))?.unwrap_or_default(),
             port: fields.port.integer().map_err(|_| wrong("port"))?.unwrap_or(0),
             cluster: fields.cluster.text().map_err(|_| wrong("cluster"))?,
-            weight: fields.weight.double().map_err(|_| wrong("weight"))?,
+            // A blank makes no weightless or persistent instance either.
+            weight: fields.weight.unless_blank().double().map_err(|_| wrong("weight"))?,
             metadata,
-            ephemeral: fields.ephemeral.boolean().map_err(|_| wrong("ephemeral"))?.unwrap_or(true),
+            ephemeral: fields
+                .ephemeral
+                .unless_blank()
+                .boolean()
+                .map_err(|_| wrong("ephemeral"))?
+                .unwrap_or(true),
         })
     }
 

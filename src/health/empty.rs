@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     base::clock::{Clock, Millis},
     config::NamingSettings,
-    model::{Registry, ServiceKey, State},
+    cp::{self, Change, Scope, WriteError},
+    model::{Registry, Service, ServiceKey},
 };
 
 /// The round that finds a service empty for the fifth time removes it.
@@ -52,14 +53,11 @@ impl Found {
     }
 }
 
-fn may_go(state: &State) -> bool {
-    state.is_empty() && !state.definition.outlives_its_instances()
-}
-
 /// Cleans until `stopped`, whatever the settings say of whether it should.
 pub async fn clean(
     clock: Clock,
     registry: Arc<Registry>,
+    cp: cp::Handle,
     settings: NamingSettings,
     stopped: CancellationToken,
 ) {
@@ -73,20 +71,39 @@ pub async fn clean(
         wait = settings.empty_service_period;
         let mut empty = Vec::new();
         registry.for_each(|service| {
-            if may_go(&service.state()) {
+            if service.state().may_go() {
                 empty.push(service.key.clone());
             }
         });
         for key in found.round(empty, clock.now(), settings.empty_service_expired_time) {
-            registry.remove_if(key.place(), may_go);
+            if let Some(service) = registry.get(key.place()) {
+                remove(&registry, &cp, &service).await;
+            }
         }
+    }
+}
+
+/// Removes an empty service, from the store first where it lies there.
+async fn remove(registry: &Registry, cp: &cp::Handle, service: &Service) {
+    let key = service.key.clone();
+    if !service.state().definition.durable {
+        registry.remove_idle(key.place());
+        return;
+    }
+    let stored = cp.submit(Scope::service(&key), move |applied| {
+        let state = applied.registry.get(key.place()).map(|service| service.state());
+        let goes = state.is_some_and(|state| state.may_go());
+        Ok::<_, WriteError>((if goes { vec![Change::IdleService(key)] } else { vec![] }, ()))
+    });
+    if let Err(error) = stored.await {
+        tracing::warn!(service = %service.key, %error, "an empty service stays for now");
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Definition;
+    use crate::model::{Definition, Limits};
 
     fn key() -> ServiceKey {
         ServiceKey::new("public", "G@@s")
@@ -113,9 +130,31 @@ mod tests {
         assert_eq!(found.round(vec![key()], Millis(61_000), longest), [key()]);
     }
 
+    #[tokio::test]
+    async fn an_empty_service_leaves_the_store_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = || {
+            let registry = Arc::new(Registry::new(Arc::default(), Limits::default()));
+            let (switches, namespaces, clock) = (Arc::default(), Arc::default(), Clock::set(0));
+            let applied = cp::Applied { registry: Arc::clone(&registry), switches, namespaces, clock };
+            (registry, cp::Handle::open(folder.path(), applied).unwrap())
+        };
+        let (registry, cp) = start();
+        let change = Change::Service(key(), Box::default());
+        cp.submit(Scope::service(&key()), |_| Ok::<_, WriteError>((vec![change], ()))).await.unwrap();
+        let service = registry.get(key().place()).unwrap();
+        assert!(service.state().may_go() && service.state().definition.durable);
+        assert!(!registry.remove_idle(key().place()), "what is stored goes by way of the store");
+        remove(&registry, &cp, &service).await;
+        assert!(registry.is_empty());
+        cp.stop().await;
+        drop(cp);
+        assert!(start().0.is_empty());
+    }
+
     #[test]
     fn what_was_made_on_purpose_stays() {
-        let registry = Registry::new(Arc::default(), 512);
+        let registry = Registry::new(Arc::default(), Limits::default());
         let explicit = Definition { explicit: true, ..Definition::default() };
         let described = Definition { metadata: "a=b".parse().unwrap(), ..Definition::default() };
         for (name, definition, goes) in
@@ -123,7 +162,7 @@ mod tests {
         {
             let key = ServiceKey::new("public", name);
             let service = registry.get_or_make(key.place(), || definition, Millis(1)).unwrap();
-            assert_eq!(may_go(&service.state()), goes, "{name}");
+            assert_eq!(service.state().may_go(), goes, "{name}");
         }
     }
 }

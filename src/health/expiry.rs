@@ -15,15 +15,18 @@ pub enum Verdict {
     Gone,
 }
 
-/// Whether it has been silent for longer than its time-out, whatever its health.
+/// Whether it has been silent for longer than its time-out, whatever its health; a marked one never is.
 #[must_use]
 pub fn is_silent(instance: &Instance, now: Millis) -> bool {
-    now.since(instance.last_beat()) > instance.unhealthy_after_ms
+    !instance.marked && now.since(instance.last_beat()) > instance.unhealthy_after_ms
 }
 
-/// Judges one instance at `now`; a silence as long as the time-out is still in time.
+/// Judges one instance at `now`; a silence as long as the time-out is still in time. Time does nothing to a marked one.
 #[must_use]
 pub fn judge(instance: &Instance, now: Millis) -> Verdict {
+    if instance.marked {
+        return Verdict::Stays;
+    }
     let silence = now.since(instance.last_beat());
     if silence > instance.delete_after_ms {
         Verdict::Gone
@@ -52,6 +55,15 @@ mod tests {
         assert_eq!(silent_for(15_001, ""), Verdict::Unhealthy);
         assert_eq!(silent_for(30_000, ""), Verdict::Unhealthy);
         assert_eq!(silent_for(30_001, ""), Verdict::Gone);
+    }
+
+    #[test]
+    fn a_marked_instance_stays_as_it_is() {
+        let mut instance =
+            Instance::new(Description::new("10.0.0.1", 80, "DEFAULT"), InstanceId::Simple, Millis(0));
+        instance.marked = true;
+        assert_eq!(judge(&instance, Millis(1_000_000)), Verdict::Stays);
+        assert!(!is_silent(&instance, Millis(1_000_000)));
     }
 
     #[test]

@@ -48,7 +48,7 @@ fn change_all(registry: &Registry, service: &Arc<Service>, metadata: &str) {
 #[test]
 fn an_instance_that_beats_in_time_stays_healthy_whatever_is_written_and_swept_meanwhile() {
     let (clock, changes) = (Clock::set(1_000_000), Arc::new(Changes::default()));
-    let registry = Arc::new(Registry::new(Arc::clone(&changes), 512));
+    let registry = Arc::new(Registry::new(Arc::clone(&changes), Default::default()));
     for port in SILENT..=INSTANCES {
         registry.register(PLACE, &Description::new("10.0.0.1", port, "DEFAULT"), clock.now()).unwrap();
     }
@@ -57,6 +57,7 @@ fn an_instance_that_beats_in_time_stays_healthy_whatever_is_written_and_swept_me
         clock: clock.clone(),
         registry: Arc::clone(&registry),
         changes,
+        switches: Arc::default(),
         may_remove: true,
         stats: Arc::default(),
     };

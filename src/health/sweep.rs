@@ -21,7 +21,10 @@ use crate::{
         burst::Burst,
         clock::{Clock, Millis},
     },
-    model::{Instance, Registry, Service, State, change::Changes, list::is_protected, service::GRID_MS},
+    model::{
+        Instance, Registry, Service, State, change::Changes, list::is_protected, service::GRID_MS,
+        switches::Switchboard,
+    },
 };
 
 /// Services that are looked at before other tasks get their turn.
@@ -47,6 +50,9 @@ pub struct Sweeper {
     pub registry: Arc<Registry>,
     /// Tells of new services.
     pub changes: Arc<Changes>,
+    /// With `healthCheckEnabled` off nothing expires. Beats are noted all the same, so when it is on again, the next
+    /// look takes those that are silent then, and no others.
+    pub switches: Arc<Switchboard>,
     /// False only marks silent instances unhealthy.
     pub may_remove: bool,
     /// Counts.
@@ -123,6 +129,13 @@ impl Sweeper {
     }
 
     pub(super) fn sweep(&self, service: &Arc<Service>, now: Millis) {
+        if self.switches.load().health_check_enabled {
+            self.expire(service, now);
+        }
+        service.refresh_checksum();
+    }
+
+    fn expire(&self, service: &Arc<Service>, now: Millis) {
         let state = service.state();
         let verdict = |instance: &Instance| match judge(instance, now) {
             Verdict::Gone if !self.may_remove && instance.healthy() => Verdict::Unhealthy,
@@ -156,7 +169,6 @@ impl Sweeper {
             self.stats.removed.fetch_add(removed, Ordering::Relaxed);
             self.log(service, removed, "instances removed: no beat");
         }
-        service.refresh_checksum();
     }
 
     fn log(&self, service: &Service, count: u64, what: &str) {
@@ -187,14 +199,19 @@ fn renew(service: &Service, now: Millis) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{instance::Description, registry::Place};
+    use crate::model::{
+        Limits,
+        instance::{Description, InstanceId},
+        registry::Place,
+    };
 
     const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
 
     fn sweeper(clock: &Clock) -> Sweeper {
         let changes = Arc::new(Changes::default());
-        let registry = Arc::new(Registry::new(Arc::clone(&changes), 512));
-        Sweeper { clock: clock.clone(), registry, changes, may_remove: true, stats: Arc::default() }
+        let registry = Arc::new(Registry::new(Arc::clone(&changes), Limits::default()));
+        let (clock, switches, stats) = (clock.clone(), Arc::default(), Arc::default());
+        Sweeper { clock, registry, changes, switches, may_remove: true, stats }
     }
 
     /// The healths of the service's instances after the sweep at this moment.
@@ -256,6 +273,37 @@ mod tests {
         clock.advance(10_000);
         assert_eq!(swept(&sweeper), [true, true]);
         clock.advance(100_000);
+        assert_eq!(swept(&sweeper), [true]);
+    }
+
+    #[test]
+    fn with_checks_off_nothing_expires_and_later_only_the_silent_do() {
+        let clock = Clock::set(0);
+        let sweeper = sweeper(&clock);
+        let alive = Description::new("10.0.0.1", 80, "DEFAULT");
+        for described in [&alive, &Description::new("10.0.0.2", 80, "DEFAULT")] {
+            sweeper.registry.register(PLACE, described, clock.now()).unwrap();
+        }
+        sweeper.switches.alter_here(|switches| switches.set("check", "false")).unwrap();
+        clock.advance(100_000);
+        assert_eq!(swept(&sweeper), [true, true]);
+        sweeper.registry.get(PLACE).unwrap().beat(&alive.key, clock.now());
+        sweeper.switches.alter_here(|switches| switches.set("check", "true")).unwrap();
+        assert_eq!(swept(&sweeper), [true]);
+    }
+
+    #[test]
+    fn a_marked_instance_neither_turns_unhealthy_nor_goes() {
+        let clock = Clock::set(0);
+        let sweeper = sweeper(&clock);
+        let mut marked =
+            Instance::new(Description::new("10.0.0.1", 80, "DEFAULT"), InstanceId::Simple, clock.now());
+        marked.marked = true;
+        sweeper.registry.replace_all(PLACE, &[marked], clock.now()).unwrap();
+        sweeper.registry.register(PLACE, &Description::new("10.0.0.2", 80, "DEFAULT"), clock.now()).unwrap();
+        clock.advance(20_000);
+        assert_eq!(swept(&sweeper), [true, false]);
+        clock.advance(20_000);
         assert_eq!(swept(&sweeper), [true]);
     }
 

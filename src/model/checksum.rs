@@ -10,8 +10,9 @@ use md5::{Digest, Md5};
 use super::{
     State,
     cluster::{Cluster, HealthChecker},
+    service::Threshold,
 };
-use crate::base::{java, json};
+use crate::base::json;
 
 /// A checksum that is computed by whoever asks first.
 #[derive(Debug, Default)]
@@ -79,7 +80,7 @@ fn head(name: &str, state: &State) -> Vec<u8> {
     out.extend_from_slice(
         format!(",\"ipCount\":{},\"owners\":[],\"protectThreshold\":", state.len()).as_bytes(),
     );
-    push_threshold(&mut out, definition.protect_threshold);
+    out.extend_from_slice(&json::to_bytes(&Threshold(definition.protect_threshold)));
     out.extend_from_slice(b",\"clusters\":[");
     for (index, cluster) in clusters.into_iter().enumerate() {
         if index > 0 {
@@ -89,16 +90,6 @@ fn head(name: &str, state: &State) -> Vec<u8> {
     }
     out.extend_from_slice(b"]}");
     out
-}
-
-/// A threshold as answers show it; those that JSON can't hold become texts.
-pub fn push_threshold(out: &mut Vec<u8>, threshold: f32) {
-    let text = java::float_text(threshold);
-    if threshold.is_finite() {
-        out.extend_from_slice(text.as_bytes());
-    } else {
-        json::push_string(out, &text);
-    }
 }
 
 fn push_cluster(out: &mut Vec<u8>, cluster: &Cluster) {

@@ -7,10 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use super::health_checker::HealthChecker;
-use super::{
-    Definition, Metadata,
-    name::{self, NameError},
-};
+use super::{Definition, Limits, Metadata, name::NameError};
 
 /// Port that a cluster's checks use until another is set.
 const DEFAULT_CHECK_PORT: i32 = 80;
@@ -82,11 +79,17 @@ impl Definition {
     ///
     /// # Errors
     /// [`ClusterError`]; the definition is as it was then.
-    pub fn update_cluster(&mut self, name: &str, update: Update) -> Result<(), ClusterError> {
+    pub fn update_cluster(
+        &mut self,
+        name: &str,
+        update: Update,
+        limits: &Limits,
+    ) -> Result<(), ClusterError> {
+        limits.check_metadata(&update.metadata).map_err(NameError::from)?;
         let mut cluster = match self.cluster(name) {
             Some(known) => known.clone(),
             None => {
-                name::check_cluster(name)?;
+                limits.check_new_cluster(self, name)?;
                 Cluster::plain(name)
             }
         };
@@ -142,10 +145,10 @@ mod tests {
     #[test]
     fn the_default_port_stays_at_the_first_port_that_is_stored() {
         let mut definition = Definition { clusters: vec![Cluster::plain("b")], ..Definition::default() };
-        definition.update_cluster("c", update(8081)).unwrap();
+        definition.update_cluster("c", update(8081), &Limits::default()).unwrap();
         assert_eq!(ports(&definition), [(80, 80), (8081, 8081)]);
-        definition.update_cluster("c", update(99)).unwrap();
-        definition.update_cluster("b", update(99)).unwrap();
+        definition.update_cluster("c", update(99), &Limits::default()).unwrap();
+        definition.update_cluster("b", update(99), &Limits::default()).unwrap();
         assert_eq!(ports(&definition), [(99, 80), (99, 8081)]);
     }
 
@@ -153,7 +156,7 @@ mod tests {
     fn minus_one_is_not_the_last_word() {
         let mut definition = Definition::default();
         for (port, default) in [(-1, -1), (70_000, 70_000), (80, 70_000)] {
-            definition.update_cluster("c", update(port)).unwrap();
+            definition.update_cluster("c", update(port), &Limits::default()).unwrap();
             assert_eq!(ports(&definition), [(port, default)]);
         }
     }
@@ -162,12 +165,21 @@ mod tests {
     fn what_is_refused_changes_nothing() {
         let mut definition = Definition { clusters: vec![Cluster::plain("a")], ..Definition::default() };
         let before = definition.clone();
-        assert_eq!(definition.update_cluster("a", update(0)), Err(ClusterError::ZeroPort("a".into())));
-        assert_eq!(definition.update_cluster("n", update(0)), Err(ClusterError::ZeroPort("n".into())));
-        assert!(matches!(definition.update_cluster("a b", update(80)), Err(ClusterError::Name(_))));
+        assert_eq!(
+            definition.update_cluster("a", update(0), &Limits::default()),
+            Err(ClusterError::ZeroPort("a".into()))
+        );
+        assert_eq!(
+            definition.update_cluster("n", update(0), &Limits::default()),
+            Err(ClusterError::ZeroPort("n".into()))
+        );
+        assert!(matches!(
+            definition.update_cluster("a b", update(80), &Limits::default()),
+            Err(ClusterError::Name(_))
+        ));
         assert_eq!(definition, before);
-        definition.update_cluster("a", update(80)).unwrap();
-        definition.update_cluster("a", update(0)).unwrap();
+        definition.update_cluster("a", update(80), &Limits::default()).unwrap();
+        definition.update_cluster("a", update(0), &Limits::default()).unwrap();
         assert_eq!(ports(&definition), [(0, 80)]);
     }
 }

@@ -61,7 +61,7 @@ pub struct Instance {
     pub enabled: bool,
     /// Lives by its beats; one that doesn't stays until it is removed.
     pub ephemeral: bool,
-    /// Shown in lists; only a peer's datum sets it.
+    /// Shown in lists; only a peer's datum sets it. Neither silence nor beats change the health of one.
     pub marked: bool,
     /// As given.
     pub metadata: Metadata,
@@ -201,6 +201,20 @@ impl Instance {
             InstanceId::Simple => Some(format!("{}#{}#{}#{service}", self.ip(), self.port, self.cluster())),
             InstanceId::Given(id) => Some(id.to_string()),
             InstanceId::Missing => None,
+        }
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn description(&self) -> Description<'_> {
+        Description {
+            key: self.key(),
+            weight: self.weight,
+            enabled: self.enabled,
+            healthy: self.healthy(),
+            ephemeral: self.ephemeral,
+            metadata: self.metadata.clone(),
+            app: self.app.as_deref(),
         }
     }
 

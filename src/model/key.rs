@@ -32,6 +32,15 @@ impl InstanceKey<'_> {
     }
 }
 
+impl<'i> InstanceKey<'_> {
+    /// The instance with this key and this very port: those that aren't above zero have no part in keys.
+    #[must_use]
+    pub fn find_in(&self, instances: &'i Instances) -> Option<&'i Arc<Instance>> {
+        // Texts may be the same where the parts are not: `a` with port 80 and `a:80` without one.
+        instances.get(self).filter(|known| known.port == self.port && known.ip() == self.ip)
+    }
+}
+
 impl Comparable<Arc<Instance>> for InstanceKey<'_> {
     fn compare(&self, instance: &Arc<Instance>) -> Ordering {
         compare(self, &instance.key())

@@ -5,6 +5,8 @@
 
 use std::{fmt, sync::Arc};
 
+use super::limits::{Limits, TooLong};
+
 /// Stands between the group and the service in a grouped name.
 pub const SEPARATOR: &str = "@@";
 /// The group of a service whose caller named none.
@@ -70,13 +72,16 @@ pub enum NameError {
     /// An empty part between two separators.
     #[error("Param 'serviceName' is illegal, no part of it may be empty, current: {0}")]
     EmptyPart(String),
-    /// More bytes than the setting `nacre.naming.max-name-bytes` allows.
-    #[error("Param 'serviceName' is illegal, it may have {limit} bytes at most, and has {bytes}")]
-    TooLong {
-        /// The limit in bytes.
+    /// More bytes than a setting allows, of a name or of what comes with it.
+    #[error(transparent)]
+    Limit(#[from] TooLong),
+    /// As many clusters as the setting `nacre.naming.max-clusters` allows are there.
+    #[error(
+        "Param 'clusterName' is illegal, the service has {limit} clusters, which is the most it may have"
+    )]
+    TooManyClusters {
+        /// The limit.
         limit: usize,
-        /// What the name has.
-        bytes: usize,
     },
     /// `##` in a namespace id: keys of the peer protocol are built with it.
     #[error("Param 'namespaceId' is illegal, it can't contain '##', current: {0}")]
@@ -112,7 +117,7 @@ pub fn check_format(name: &str) -> Result<(), NameError> {
 /// # Source
 /// Characters: Nacos 1.4.8 naming module, service validation. Empty parts, length and `##` are refused here and
 /// accepted there; compat cases marked imp-8.
-pub fn check_creatable(namespace: &str, name: &str, max_bytes: usize) -> Result<(), NameError> {
+pub fn check_creatable(namespace: &str, name: &str, limits: &Limits) -> Result<(), NameError> {
     check_format(name)?;
     if name.split(SEPARATOR).any(str::is_empty) {
         return Err(NameError::EmptyPart(name.into()));
@@ -121,16 +126,14 @@ pub fn check_creatable(namespace: &str, name: &str, max_bytes: usize) -> Result<
     if !name.bytes().all(allowed) {
         return Err(NameError::Characters(name.into()));
     }
-    if name.len() > max_bytes {
-        return Err(NameError::TooLong { limit: max_bytes, bytes: name.len() });
-    }
-    if namespace.contains("##") || namespace.len() > max_bytes {
+    limits.check_name("serviceName", name)?;
+    if namespace.contains("##") {
         return Err(NameError::Namespace(namespace.into()));
     }
-    Ok(())
+    Ok(limits.check_name("namespaceId", namespace)?)
 }
 
-/// Checks the characters of a cluster that is about to be made.
+/// Checks the characters of a cluster's name; see also [`Limits::check_new_cluster`].
 ///
 /// # Errors
 /// [`NameError::ClusterCharacters`].
@@ -179,12 +182,15 @@ mod tests {
 
     #[test]
     fn what_is_made_has_no_empty_part_and_a_bounded_length() {
-        assert_eq!(check_creatable("public", "g@@@@x", 512), Err(NameError::EmptyPart("g@@@@x".into())));
-        assert_eq!(check_creatable("a##b", "g@@x", 512), Err(NameError::Namespace("a##b".into())));
+        let limits = &Limits { name_bytes: 512, ..Limits::default() };
+        assert_eq!(check_creatable("public", "g@@@@x", limits), Err(NameError::EmptyPart("g@@@@x".into())));
+        assert_eq!(check_creatable("a##b", "g@@x", limits), Err(NameError::Namespace("a##b".into())));
+        let too_long = |what, bytes| Err(TooLong { what, limit: 512, bytes }.into());
         let long = format!("g@@{}", "a".repeat(600));
-        assert_eq!(check_creatable("public", &long, 512), Err(NameError::TooLong { limit: 512, bytes: 603 }));
-        assert_eq!(check_creatable("public", "g@@中", 512), Err(NameError::Characters("g@@中".into())));
-        assert_eq!(check_creatable("public", "g@@a@b:c.d_e-f", 512), Ok(()));
+        assert_eq!(check_creatable("public", &long, limits), too_long("serviceName", 603));
+        assert_eq!(check_creatable(&long, "g@@x", limits), too_long("namespaceId", 603));
+        assert_eq!(check_creatable("public", "g@@中", limits), Err(NameError::Characters("g@@中".into())));
+        assert_eq!(check_creatable("public", "g@@a@b:c.d_e-f", limits), Ok(()));
     }
 
     #[test]

@@ -16,9 +16,12 @@ pub struct Namespace {
     pub name: String,
     /// For people.
     pub description: String,
+    /// Its place among the others; see [`Namespaces::next_place`].
+    #[serde(default)]
+    pub place: u64,
 }
 
-/// All of them, in the order in which they were made.
+/// All of them, by their places: in the order in which they were made.
 #[derive(Debug, Default)]
 pub struct Namespaces(ArcSwap<Vec<Namespace>>);
 
@@ -35,14 +38,48 @@ impl Namespaces {
             let mut list = Vec::clone(list);
             match list.iter_mut().find(|known| known.id == namespace.id) {
                 Some(known) => *known = namespace.clone(),
-                None => list.push(namespace.clone()),
+                None => {
+                    let at = list.partition_point(|known| known.place <= namespace.place);
+                    list.insert(at, namespace.clone());
+                }
             }
             list
         });
     }
 
+    /// The place of one that is made now: behind all others.
+    #[must_use]
+    pub fn next_place(&self) -> u64 {
+        self.list().last().map_or(0, |last| last.place + 1)
+    }
+
     /// Removes the namespace with this id.
     pub fn remove(&self, id: &str) {
         self.0.rcu(|list| list.iter().filter(|known| known.id != id).cloned().collect::<Vec<_>>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespace(id: &str, place: u64) -> Namespace {
+        Namespace { id: id.into(), name: id.into(), description: String::new(), place }
+    }
+
+    #[test]
+    fn they_stand_in_the_order_of_their_making_however_they_are_read() {
+        let namespaces = Namespaces::default();
+        for (id, place) in [("a", 2), ("b", 0), ("c", 1)] {
+            namespaces.put(&namespace(id, place));
+        }
+        let ids = || namespaces.list().iter().map(|known| known.id.clone()).collect::<Vec<_>>();
+        assert_eq!(ids(), ["b", "c", "a"]);
+        assert_eq!(namespaces.next_place(), 3);
+        namespaces.put(&namespace("d", namespaces.next_place()));
+        namespaces.put(&namespace("b", 0));
+        assert_eq!(ids(), ["b", "c", "a", "d"]);
+        namespaces.remove("d");
+        assert_eq!(namespaces.next_place(), 3);
     }
 }

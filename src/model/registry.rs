@@ -13,7 +13,7 @@ use std::{
 
 pub use super::place::Place;
 use super::{
-    Definition, Instance, InstanceKey, Instances, Service, ServiceKey, State,
+    Definition, Instance, InstanceKey, Instances, Limits, Service, ServiceKey, State,
     change::Changes,
     cluster::Cluster,
     instance::{Description, InstanceId, wants_counted_id},
@@ -27,19 +27,24 @@ use crate::base::{burst::Burst, clock::Millis};
 pub struct Registry {
     services: papaya::HashMap<ServiceKey, Arc<Service>>,
     changes: Arc<Changes>,
-    max_name_bytes: usize,
+    limits: Limits,
     /// False while the store is loaded.
     logs: AtomicBool,
     lines: Burst,
 }
 
 impl Registry {
-    /// An empty registry that reports to `changes` and makes services whose grouped name has at most
-    /// `max_name_bytes`.
+    /// An empty registry that reports to `changes` and takes what is within `limits`.
     #[must_use]
-    pub fn new(changes: Arc<Changes>, max_name_bytes: usize) -> Self {
+    pub fn new(changes: Arc<Changes>, limits: Limits) -> Self {
         let (logs, lines) = (AtomicBool::new(true), Burst::default());
-        Self { services: papaya::HashMap::new(), changes, max_name_bytes, logs, lines }
+        Self { services: papaya::HashMap::new(), changes, limits, logs, lines }
+    }
+
+    /// Bounds of what is taken.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Runs `load`; services that are made meanwhile leave no line, whoever loads them says how many there are.
@@ -134,7 +139,7 @@ impl Registry {
     /// # Errors
     /// The rule that its name breaks.
     pub fn check_creatable(&self, place: Place<'_>) -> Result<(), NameError> {
-        name::check_creatable(place.namespace, place.name, self.max_name_bytes)
+        name::check_creatable(place.namespace, place.name, &self.limits)
     }
 
     /// Lets `change` make the next revision of `service` and reports it.
@@ -159,26 +164,29 @@ impl Registry {
 
     /// Registers an instance: makes the service and the cluster where needed, replaces an entry of the same key.
     ///
-    /// A known instance keeps its id and its health.
+    /// A known instance keeps its id and its health. A persistent one is registered by way of `cp`
+    /// ([`Registry::prepare`], [`Registry::put_persistent`]); here only where it needn't be durable, as in tests.
     ///
     /// # Errors
-    /// [`NameError`] for a name that can't be made. The service stays made when it is the cluster that can't.
+    /// [`NameError`] for a name that can't be made, or something too long. The service stays made when it is the
+    /// cluster that can't.
     pub fn register(
         &self,
         place: Place<'_>,
         described: &Description<'_>,
         now: Millis,
     ) -> Result<(), NameError> {
+        self.limits.check_instance(described)?;
         loop {
             let service = self.get_or_make(place, Definition::default, now)?;
-            if let Ok(done) = self.write(&service, |draft| put(draft, described.clone(), now)) {
+            if let Ok(done) = self.write(&service, |draft| self.put(draft, described.clone(), now)) {
                 return done;
             }
         }
     }
 
-    /// What registering a described instance would put in the place of what is there, for a change that must be
-    /// durable first; the service is made where needed, since it is made even for a cluster that is refused.
+    /// What registering a persistent instance changes, for a change that must be durable first; changes nothing, but
+    /// for making the service where it is the cluster that is refused, as the reference does.
     ///
     /// # Errors
     /// As [`Registry::register`].
@@ -187,24 +195,42 @@ impl Registry {
         place: Place<'_>,
         described: Description<'_>,
         now: Millis,
-    ) -> Result<Instance, NameError> {
-        let state = self.get_or_make(place, Definition::default, now)?.state();
-        if state.definition.cluster(described.key.cluster).is_none() {
-            name::check_cluster(described.key.cluster)?;
+    ) -> Result<Prepared, NameError> {
+        self.limits.check_instance(&described)?;
+        let state = self.get(place).map(|service| service.state());
+        if state.is_none() {
+            self.check_creatable(place)?;
         }
-        Ok(registered(state.of_kind(described.ephemeral), described, now))
+        let (made, cluster) = (Definition::default(), described.key.cluster);
+        let known = state.as_ref().map_or(&made, |state| &state.definition);
+        let mut definition = None;
+        if known.cluster(cluster).is_none() {
+            if let Err(error) = self.limits.check_new_cluster(known, cluster) {
+                self.get_or_make(place, Definition::default, now)?;
+                return Err(error);
+            }
+            let mut new = known.clone();
+            new.clusters.push(Cluster::plain(cluster));
+            definition = Some(new);
+        } else if !known.durable {
+            definition = Some(known.clone());
+        }
+        let none = Instances::new();
+        let instances = state.as_ref().map_or(&none, |state| &state.persistent);
+        Ok(Prepared { instance: registered(instances, described, now), definition })
     }
 
-    /// Puts an instance exactly as it is in the place of the one with its key; makes service and cluster as needed.
+    /// Puts a persistent instance exactly as it is in the place of the one with its key; makes service and cluster as
+    /// needed.
     ///
-    /// For what was decided and checked before: names are not looked at.
-    pub fn place(&self, place: Place<'_>, instance: Instance, now: Millis) {
+    /// Only for `cp`, when the instance is durable; names are not looked at.
+    pub fn put_persistent(&self, place: Place<'_>, instance: Instance, now: Millis) {
         let instance = Arc::new(instance);
         loop {
             let service = self.get_or_insert(place, Definition::default, now);
             let written = self.write(&service, |draft| {
                 add_cluster(draft, instance.cluster());
-                draft.of_kind(instance.ephemeral).insert(Arc::clone(&instance));
+                draft.persistent.insert(Arc::clone(&instance));
                 draft.touched.instances = true;
             });
             if written.is_ok() {
@@ -213,26 +239,32 @@ impl Registry {
         }
     }
 
-    /// Removes an instance of one kind; makes the cluster that is named, as the reference does.
+    /// Removes an ephemeral instance; makes the cluster that is named, as the reference does.
     ///
     /// An unknown service or instance is no error. Tells whether the instance was there.
     ///
     /// # Errors
-    /// [`NameError::ClusterCharacters`], in a known service only.
-    pub fn deregister(
-        &self,
-        place: Place<'_>,
-        key: InstanceKey<'_>,
-        ephemeral: bool,
-    ) -> Result<bool, NameError> {
+    /// [`NameError`] of a cluster, in a known service only.
+    pub fn deregister(&self, place: Place<'_>, key: InstanceKey<'_>) -> Result<bool, NameError> {
         let Some(service) = self.get(place) else { return Ok(false) };
         let removed = self.write(&service, |draft| {
-            make_cluster(draft, key.cluster)?;
+            self.make_cluster(draft, key.cluster)?;
             // Also where nothing was there: the reference writes the list back, and pushes it.
             draft.touched.instances = true;
-            Ok(draft.of_kind(ephemeral).remove(&key).is_some())
+            Ok(draft.ephemeral.remove(&key).is_some())
         });
         removed.unwrap_or(Ok(false))
+    }
+
+    /// Removes a persistent instance, if it is there.
+    ///
+    /// Only for `cp`, when it is durably gone.
+    pub fn remove_persistent(&self, place: Place<'_>, key: InstanceKey<'_>) {
+        let Some(service) = self.get(place) else { return };
+        // A service that is gone has no instances.
+        let _ = self.write(&service, |draft| {
+            draft.touched.instances = draft.persistent.remove(&key).is_some();
+        });
     }
 
     /// Sets the health of instances: `decide` gives the wanted health of each, or nothing to leave it.
@@ -275,27 +307,21 @@ impl Registry {
         removed.unwrap_or(0)
     }
 
-    /// Puts a whole list of one kind in the place of what is there; makes the service where needed.
+    /// Puts a whole list in the place of the ephemeral instances; makes the service where needed.
     ///
     /// A known instance keeps its health, which is what checks and beats here have found, unless the new one is
     /// marked. Beat times are those of the list.
     ///
     /// # Errors
     /// [`NameError`] for a name that can't be made, of the service or of a cluster; nothing is replaced then.
-    pub fn replace_all(
-        &self,
-        place: Place<'_>,
-        ephemeral: bool,
-        list: &[Instance],
-        now: Millis,
-    ) -> Result<(), NameError> {
+    pub fn replace_all(&self, place: Place<'_>, list: &[Instance], now: Millis) -> Result<(), NameError> {
         loop {
             let service = self.get_or_make(place, Definition::default, now)?;
             let written = self.write(&service, |draft| {
                 for instance in list {
-                    make_cluster(draft, instance.cluster())?;
+                    self.make_cluster(draft, instance.cluster())?;
                 }
-                let instances = draft.of_kind(ephemeral);
+                let instances = &mut draft.ephemeral;
                 let new = list.iter().map(|instance| {
                     let new = instance.copy();
                     if let Some(known) = instances.get(&new.key()).filter(|_| !new.marked) {
@@ -315,7 +341,7 @@ impl Registry {
 
     /// Gives a service this definition, making the service where needed.
     ///
-    /// Clusters that registrations made meanwhile stay. For what was decided and checked before: names are not
+    /// Clusters that registrations made meanwhile stay. Only for `cp`, when the definition is durable; names are not
     /// looked at.
     pub fn define(&self, place: Place<'_>, definition: &Definition, now: Millis) {
         loop {
@@ -337,13 +363,31 @@ impl Registry {
 
     /// Removes a service with all its instances; its subscribers are told of its emptiness.
     ///
-    /// Tells whether it was there.
+    /// Only for `cp`, when it is durably gone. Tells whether it was there.
     pub fn remove(&self, place: Place<'_>) -> bool {
         self.remove_if(place, |_| true)
     }
 
+    /// Removes a service that nothing holds any more ([`State::may_go`]) and of which nothing is durable.
+    pub fn remove_idle(&self, place: Place<'_>) -> bool {
+        self.remove_if(place, |state| state.may_go() && !state.definition.durable)
+    }
+
+    /// Removes a service whose definition is durably gone, unless something was registered meanwhile; then it is one
+    /// of which nothing is durable.
+    ///
+    /// Only for `cp`.
+    pub fn forget(&self, place: Place<'_>) {
+        if let Some(service) = self.get(place)
+            && !self.remove_if(place, State::may_go)
+        {
+            // Removed meanwhile is as good.
+            let _ = self.write(&service, |draft| draft.define().durable = false);
+        }
+    }
+
     /// Removes a service if `agrees` with its last state.
-    pub fn remove_if(&self, place: Place<'_>, agrees: impl FnOnce(&State) -> bool) -> bool {
+    fn remove_if(&self, place: Place<'_>, agrees: impl FnOnce(&State) -> bool) -> bool {
         let Some(service) = self.get(place) else { return false };
         if !service.remove_if(agrees) {
             return false;
@@ -356,14 +400,33 @@ impl Registry {
         self.changes.changed(&service);
         true
     }
+
+    /// Puts an instance into a draft.
+    fn put(&self, draft: &mut Draft, described: Description<'_>, now: Millis) -> Result<(), NameError> {
+        self.make_cluster(draft, described.key.cluster)?;
+        let instance = registered(draft.of_kind(described.ephemeral), described, now);
+        draft.put(instance);
+        Ok(())
+    }
+
+    /// Adds a plain cluster of this name where there is none.
+    fn make_cluster(&self, draft: &mut Draft, cluster: &str) -> Result<(), NameError> {
+        if draft.definition.cluster(cluster).is_none() {
+            self.limits.check_new_cluster(&draft.definition, cluster)?;
+            add_cluster(draft, cluster);
+        }
+        Ok(())
+    }
 }
 
-/// Puts an instance into a draft.
-fn put(draft: &mut Draft, described: Description<'_>, now: Millis) -> Result<(), NameError> {
-    make_cluster(draft, described.key.cluster)?;
-    let instance = registered(draft.of_kind(described.ephemeral), described, now);
-    draft.put(instance);
-    Ok(())
+/// What registering a persistent instance changes.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The instance becomes this.
+    pub instance: Instance,
+    /// The definition becomes this, where the cluster is new or nothing of the service is durable yet: what is shown
+    /// of a persistent instance's service is the same after a restart, also the order of its clusters.
+    pub definition: Option<Definition>,
 }
 
 /// The instance that registering `described` among `instances` of its kind gives: a known key keeps id and health.
@@ -380,16 +443,6 @@ pub fn registered(instances: &Instances, described: Description<'_>, now: Millis
         instance.set_healthy(known.healthy());
     }
     instance
-}
-
-/// Adds a plain cluster of this name where there is none.
-fn make_cluster(draft: &mut Draft, cluster: &str) -> Result<(), NameError> {
-    if draft.definition.cluster(cluster).is_some() {
-        return Ok(());
-    }
-    name::check_cluster(cluster)?;
-    add_cluster(draft, cluster);
-    Ok(())
 }
 
 fn add_cluster(draft: &mut Draft, cluster: &str) {

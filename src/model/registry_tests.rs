@@ -31,7 +31,7 @@ impl Seeded {
 }
 
 fn registry() -> Registry {
-    Registry::new(Arc::new(Changes::default()), 512)
+    Registry::new(Arc::new(Changes::default()), Default::default())
 }
 
 const WRITERS: usize = 4;
@@ -77,7 +77,7 @@ fn write(
                 acknowledged.insert((service, port), weight);
             }
             4..7 => {
-                let was_there = registry.deregister(place, described.key, true).unwrap();
+                let was_there = registry.deregister(place, described.key).unwrap();
                 assert_eq!(was_there, acknowledged.remove(&(service, port)).is_some());
             }
             _ => {
@@ -106,7 +106,7 @@ fn nothing_acknowledged_is_lost_between_registering_removing_and_cleaning() {
                 while !done.load(Ordering::Acquire) {
                     for name in &names {
                         let place = Place { namespace: "public", name };
-                        cleaned += usize::from(registry.remove_if(place, super::State::is_empty));
+                        cleaned += usize::from(registry.remove_idle(place));
                     }
                     rounds.fetch_add(1, Ordering::Release);
                 }

@@ -85,7 +85,7 @@ impl Selector {
 
 /// The labels that an expression compares, in the order of a Java hash set.
 fn labels(expression: &str) -> Result<Vec<String>, SelectorError> {
-    let plain = without_blanks(expression);
+    let plain = java::without_blanks(expression);
     let (mut labels, mut known) = (Vec::<String>::new(), HashSet::new());
     if plain.is_empty() {
         return Ok(labels);
@@ -135,7 +135,7 @@ impl ListSelector {
     pub fn read(text: &str) -> Result<Self, SelectorError> {
         let fields = read_object(text)?;
         let kind = kind(&fields)?;
-        let plain = without_blanks(&expression(&fields)?);
+        let plain = java::without_blanks(&expression(&fields)?);
         if !matches!(kind, Kind::Label) || plain.is_empty() {
             return Ok(Self::All);
         }
@@ -164,10 +164,6 @@ impl ListSelector {
             }
         }
     }
-}
-
-fn without_blanks(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_whitespace()).collect()
 }
 
 /// Reads a JSON object; what follows it is of no account.

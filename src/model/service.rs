@@ -11,7 +11,7 @@ use std::sync::{
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
 
 use super::{
@@ -35,12 +35,34 @@ pub struct Definition {
     pub selector: Selector,
     /// In order of arrival.
     pub clusters: Vec<Cluster>,
-    /// Made or changed by a request about the service or a cluster of it, and so stored; one that a registration
-    /// made goes when it is empty.
+    /// Made or changed by a request about the service or a cluster of it; one that a registration made goes when it is
+    /// empty.
     pub explicit: bool,
     /// The service came into being by a request about itself: its checksum names the clusters in order of arrival,
     /// not in that of a hash map.
     pub made_by_request: bool,
+    /// It lies in the store: that of a service that a request made or changed, or that ever had a persistent instance.
+    /// Set when it is stored, so not itself in it.
+    #[serde(skip, default = "is_stored")]
+    pub durable: bool,
+}
+
+/// What is read from the store is stored.
+fn is_stored() -> bool {
+    true
+}
+
+/// A protection threshold as answers show it: those that JSON can't hold are texts.
+#[derive(Clone, Copy, Debug)]
+pub struct Threshold(pub f32);
+
+impl Serialize for Threshold {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            number if number.is_finite() => number.serialize(serializer),
+            number => java::float_text(number).serialize(serializer),
+        }
+    }
 }
 
 /// Thresholds are stored by their bits, since JSON knows no `NaN`.
@@ -115,6 +137,12 @@ impl State {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Nothing is registered and nobody made it on purpose, so that it goes some time after.
+    #[must_use]
+    pub fn may_go(&self) -> bool {
+        self.is_empty() && !self.definition.outlives_its_instances()
     }
 
     /// The instances of one kind.
@@ -386,4 +414,16 @@ pub enum Beaten {
     Persistent(Arc<Instance>),
     /// Nothing.
     Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_beyond_json_are_texts() {
+        let text = |value: f32| String::from_utf8(crate::base::json::to_bytes(&Threshold(value))).unwrap();
+        assert_eq!((text(0.0), text(0.8)), ("0.0".into(), "0.8".into()));
+        assert_eq!((text(f32::NAN), text(f32::NEG_INFINITY)), ("\"NaN\"".into(), "\"-Infinity\"".into()));
+    }
 }

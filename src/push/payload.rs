@@ -196,8 +196,8 @@ mod tests {
     use crate::{
         base::clock::Millis,
         model::{
-            Definition, InstanceKey, Metadata, Registry, ServiceKey, change::Changes, instance::Description,
-            registry::Place,
+            Definition, InstanceKey, Limits, Metadata, Registry, ServiceKey, change::Changes,
+            instance::Description, registry::Place,
         },
     };
 
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn registry(count: u32, metadata: impl Fn(u32) -> String) -> Registry {
-        let registry = Registry::new(Arc::new(Changes::default()), 512);
+        let registry = Registry::new(Arc::new(Changes::default()), Limits::default());
         for index in 0..count {
             let ip = std::net::Ipv4Addr::from(0x0a00_0000 + index).to_string();
             register(&registry, &ip, "DEFAULT", &metadata(index));

@@ -16,7 +16,7 @@ use crate::{
     base::clock::Clock,
     config::PushSettings,
     model::{
-        Definition, InstanceKey, Metadata, Registry, Service, ServiceKey,
+        Definition, InstanceKey, Limits, Metadata, Registry, Service, ServiceKey,
         change::Changes,
         instance::Description,
         registry::Place,
@@ -83,7 +83,7 @@ impl Client {
 impl Node {
     async fn start() -> Self {
         let (clock, changes) = (Clock::set(1_000_000), Arc::new(Changes::default()));
-        let registry = Arc::new(Registry::new(Arc::clone(&changes), 512));
+        let registry = Arc::new(Registry::new(Arc::clone(&changes), Limits::default()));
         let push = Push::new(&PushSettings::default());
         let switches = Arc::new(Switchboard::default());
         let socket = open(Some([127, 0, 0, 1].into()), 0).unwrap();

@@ -57,7 +57,7 @@ pub fn start_in(
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
     let settings = Settings { data_dir: folder.path().to_owned(), ..Settings::default() };
     let (clock, changes) = (Clock::set(1_796_000_000_000), Arc::new(Changes::default()));
-    let registry = Arc::new(Registry::new(changes, settings.naming.max_name_bytes));
+    let registry = Arc::new(Registry::new(changes, (&settings.naming).into()));
     let applied = Applied {
         registry: Arc::clone(&registry),
         switches: Arc::default(),

@@ -47,10 +47,12 @@ impl Switches {
                 self.default_cache_millis = at_least(1_000, value, message)?;
             }
             "distroThreshold" => self.distro_threshold = threshold(value)?,
-            "check" => self.health_check_enabled = is_true(value),
-            "autoChangeHealthCheckEnabled" => self.auto_change_health_check_enabled = is_true_word(value),
-            "distro" => self.distro_enabled = is_true(value),
-            "pushEnabled" => self.push_enabled = is_true(value),
+            "check" => self.health_check_enabled = java::is_true(value),
+            "autoChangeHealthCheckEnabled" => {
+                self.auto_change_health_check_enabled = java::is_true_word(value);
+            }
+            "distro" => self.distro_enabled = java::is_true(value),
+            "pushEnabled" => self.push_enabled = java::is_true(value),
             "healthCheckTimes" => {
                 self.check_times = java::parse_int(value).ok_or_else(|| not_a_number(value))?;
             }
@@ -62,14 +64,14 @@ impl Switches {
                 let message = "serviceStatusSynchronizationPeriodMillis is too small(<5000)";
                 self.service_status_synchronization_period_millis = at_least(5_000, value, message)?;
             }
-            "disableAddIP" => self.disable_add_ip = is_true(value),
-            "sendBeatOnly" => self.send_beat_only = is_true(value),
-            "lightBeatEnabled" => self.light_beat_enabled = is_true_word(value),
+            "disableAddIP" => self.disable_add_ip = java::is_true(value),
+            "sendBeatOnly" => self.send_beat_only = java::is_true(value),
+            "lightBeatEnabled" => self.light_beat_enabled = java::is_true_word(value),
             "limitedUrlMap" if !value.is_empty() => self.limited_url_map = limits(value)?,
             "distroServerExpiredMillis" => self.distro_server_expired_millis = long(value)?,
             "pushVersion" => self.set_push_version(value)?,
             "overriddenServerStatus" => self.overridden_server_status = Some(status(value)?),
-            "defaultInstanceEphemeral" => self.default_instance_ephemeral = is_true(value),
+            "defaultInstanceEphemeral" => self.default_instance_ephemeral = java::is_true(value),
             _ => {}
         }
         Ok(())
@@ -106,9 +108,6 @@ impl Switches {
         if params.iter().any(|params| !(0.0..=1.0).contains(&params.factor)) {
             return refuse("malformed factor");
         }
-        if !new.distro_threshold.is_finite() || !new.mysql_health_params.factor.is_finite() {
-            return refuse("distroThreshold and factor must be numbers of 32 bits");
-        }
         new.limited_url_map.iter().try_for_each(|(start, code)| check_limit(start, i32::from(*code)))?;
         if let Some(word) = &new.overridden_server_status {
             new.overridden_server_status = Some(status(word)?);
@@ -141,16 +140,6 @@ fn threshold(text: &str) -> Result<f32, SwitchError> {
     }
     let what = if value > 0.0 { "infinite" } else { "zero or negative" };
     refuse(format!("distroThreshold can not be {what}: {}", java::float_text(value)))
-}
-
-/// `true` in any case; all else is false.
-fn is_true(text: &str) -> bool {
-    text.eq_ignore_ascii_case("true")
-}
-
-/// `true on yes t y` in any case; all else is false.
-fn is_true_word(text: &str) -> bool {
-    ["true", "on", "yes", "t", "y"].iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 /// `[0-9]+\.[0-9]+\.[0-9]+`.
@@ -337,11 +326,12 @@ mod tests {
             (r#"{"httpHealthParams":{"max":5000,"min":500,"factor":1.5}}"#, "malformed factor"),
             (r#"{"limitedUrlMap":{"/x":0}}"#, "illegal normal status code: 0"),
             (r#"{"limitedUrlMap":{"":200}}"#, "url can not be empty, url: "),
-            (r#"{"distroThreshold":1e39}"#, "distroThreshold and factor must be numbers of 32 bits"),
         ] {
             assert_eq!(set("batch", value), (text.into(), false), "{value}");
         }
-        for unreadable in ["abc", "null", "[]", r#"{"checkTimes":"x"}"#, ""] {
+        let too_large =
+            [r#"{"distroThreshold":1e39}"#, r#"{"mysqlHealthParams":{"max":1,"min":1,"factor":1e39}}"#];
+        for unreadable in ["abc", "null", "[]", r#"{"checkTimes":"x"}"#, ""].iter().chain(&too_large) {
             assert!(matches!(Switches::default().set("batch", unreadable), Err(SwitchError::Batch(_))));
         }
         assert!(

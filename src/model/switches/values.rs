@@ -24,23 +24,23 @@ pub struct Switches {
     pub default_cache_millis: i64,
     /// Shown only; above zero.
     pub distro_threshold: f32,
-    /// Health is checked: by beats for ephemeral instances, by probes for persistent ones.
+    /// Silent ephemeral instances expire.
     pub health_check_enabled: bool,
     /// Shown only.
     pub auto_change_health_check_enabled: bool,
-    /// Services are shared out among the members; off, each node is responsible for all.
+    /// Shown only: a node that serves alone is responsible for all services.
     pub distro_enabled: bool,
     /// Shown only; no request changes it.
     pub enable_standalone: bool,
     /// Subscriptions are taken and pushes sent.
     pub push_enabled: bool,
-    /// How many probes in a row must differ from the health before it changes.
+    /// Shown only.
     pub check_times: i32,
-    /// Pace of the HTTP probes.
+    /// Shown only: no HTTP probes are sent.
     pub http_health_params: HealthParams,
-    /// Pace of the TCP probes.
+    /// Shown only: no TCP probes are sent.
     pub tcp_health_params: HealthParams,
-    /// Pace of the MySQL probes.
+    /// Shown only: no MySQL probes are sent.
     pub mysql_health_params: HealthParams,
     /// Shown only.
     pub incremental_list: Vec<String>,
@@ -81,7 +81,7 @@ pub struct Switches {
     pub health_check_white_list: Vec<String>,
 }
 
-/// The pace of one kind of probes.
+/// The pace of one kind of probes; shown only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HealthParams {
     /// Longest pause between two probes, in milliseconds; 3,000 at least.

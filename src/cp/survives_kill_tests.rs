@@ -1,8 +1,6 @@
 //! A process with sixteen writers is killed in the middle of it, again and again: whatever it said it
 //! had written is there, and nothing is there by half.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::{
     collections::BTreeMap,
     env,
@@ -12,7 +10,7 @@ use std::{
     thread,
 };
 
-use nacre::cp::{Decision, Record, Scope, Store, Table, WriteError, Writer, WriterHandle};
+use super::{Decision, Record, Scope, Store, Table, WriteError, Writer, WriterHandle};
 
 const WRITERS: usize = 16;
 const LIVES: usize = 15;
@@ -88,7 +86,7 @@ fn every_ok_of_a_killed_process_is_kept() {
     let mut known = [0; WRITERS];
     for life in 0..LIVES {
         let mut child = Command::new(env::current_exe().unwrap())
-            .args(["the_killed_process", "--exact", "--ignored", "--nocapture"])
+            .args(["cp::survives_kill_tests::the_killed_process", "--exact", "--ignored", "--nocapture"])
             .env(FOLDER, folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
