@@ -29,7 +29,10 @@ pub fn open(address: Option<IpAddr>, port: u16) -> io::Result<PushSocket> {
     let wanted = address.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
     bind(SocketAddr::new(wanted, port)).or_else(|error| match (address, error.kind()) {
         // The port is of no account: clients answer to wherever a packet came from.
-        (_, io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) if port != 0 => open(address, 0),
+        (_, io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) if port != 0 => {
+            tracing::info!(port, %error, "pushes leave from another UDP port than server.port");
+            open(address, 0)
+        }
         // A host without IPv6 can't make such a socket at all.
         (None, _) => bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)).or_else(|error| match port {
             0 => Err(error),
