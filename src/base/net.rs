@@ -66,7 +66,7 @@ pub struct Patience {
     pub idle: Duration,
     /// From the first byte of a head to its last.
     pub head: Duration,
-    /// Without taking a byte of its answer; also by how much it may be behind [`LEAST_RATE`].
+    /// Without taking a byte of its answer; also by how much it may be behind `LEAST_RATE`.
     pub write: Duration,
 }
 

@@ -111,7 +111,7 @@ impl Handle {
     /// `decide` runs on the writer's thread: it should be short, and see only what `scope` names.
     ///
     /// # Errors
-    /// What `decide` says, or a [`WriteError`]; nothing changed then.
+    /// What `decide` says, or a `WriteError`; nothing changed then.
     pub fn submit<T, E, D>(
         &self,
         scope: Scope,
