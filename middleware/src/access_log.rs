@@ -159,22 +159,7 @@ fn name_of(pair: &str) -> &str {
 
 /// Whether the name, its escapes decoded, is one of [`SECRETS`] in any case.
 fn is_secret(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    let mut decoded = Vec::new();
-    let mut rest = bytes;
-    while let Some((&byte, after)) = rest.split_first() {
-        let escaped = || u8::from_str_radix(std::str::from_utf8(after.get(..2)?).ok()?, 16).ok();
-        match escaped().filter(|_| byte == b'%') {
-            Some(letter) => {
-                decoded.push(letter);
-                rest = &after[2..];
-            }
-            None => {
-                decoded.push(byte);
-                rest = after;
-            }
-        }
-    }
+    let decoded: Cow<'_, [u8]> = percent_encoding::percent_decode_str(name).into();
     SECRETS.iter().any(|secret| decoded.trim_ascii().eq_ignore_ascii_case(secret.as_bytes()))
 }
 

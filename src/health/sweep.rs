@@ -85,6 +85,14 @@ impl Ord for Due {
     }
 }
 
+impl Due {
+    /// The next look at `service` after `now`; the grid stays that of its making, however late a look was.
+    fn after(service: Arc<Service>, now: Millis) -> Self {
+        let passed = now.since(service.made_at) / GRID_MS + 1;
+        Self { at: service.made_at.plus(passed * GRID_MS), service }
+    }
+}
+
 impl Sweeper {
     /// Sweeps until `stopped`.
     pub async fn run(self, stopped: CancellationToken) {
@@ -94,7 +102,8 @@ impl Sweeper {
             tokio::select! {
                 () = stopped.cancelled() => return,
                 service = self.changes.next_made() => {
-                    queue.push(Reverse(Due { at: service.made_at.plus(GRID_MS), service }));
+                    let made_at = service.made_at;
+                    queue.push(Reverse(Due::after(service, made_at)));
                 }
                 () = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(0))), if wait.is_some() => {
                     self.look(&mut queue);
@@ -112,6 +121,9 @@ impl Sweeper {
         if late_ms > FROZEN_MS {
             tracing::warn!(late_ms, "the process stood still; all instances get their time anew");
             self.registry.for_each(|service| renew(service, now));
+            // Once for all: what is queued is late by the same pause, and nobody is silent now.
+            *queue = queue.drain().map(|Reverse(due)| Reverse(Due::after(due.service, now))).collect();
+            return;
         }
         for _ in 0..BATCH {
             if queue.peek().is_none_or(|Reverse(due)| due.at > now) {
@@ -122,9 +134,7 @@ impl Sweeper {
                 continue;
             }
             self.sweep(&due.service, now);
-            // The grid stays that of the service's making, however late this look was.
-            let passed = now.since(due.service.made_at) / GRID_MS + 1;
-            queue.push(Reverse(Due { at: due.service.made_at.plus(passed * GRID_MS), service: due.service }));
+            queue.push(Reverse(Due::after(due.service, now)));
         }
     }
 
@@ -322,6 +332,19 @@ mod tests {
         clock.advance(5_000);
         sweeper.look(&mut queue);
         assert_eq!(sweeper.registry.get(PLACE).unwrap().state().len(), 1);
+    }
+
+    #[test]
+    fn a_pause_is_made_good_once_however_many_services_there_are() {
+        let clock = Clock::set(0);
+        let sweeper = sweeper(&clock);
+        let names: Vec<_> = (0..3 * BATCH).map(|number| format!("G@@{number}")).collect();
+        let mut queue: BinaryHeap<_> = names.iter().map(|name| due(&sweeper, name)).collect();
+        clock.advance(60_000);
+        sweeper.look(&mut queue);
+        assert_eq!(queue.len(), 3 * BATCH);
+        let now = clock.now();
+        assert!(queue.iter().all(|Reverse(due)| due.at > now && due.at <= now.plus(GRID_MS)));
     }
 
     /// The service of this name and when it is due.

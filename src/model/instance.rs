@@ -10,7 +10,7 @@ use std::{
 };
 
 pub use super::key::{Address, InstanceKey};
-use super::{Metadata, key::compare, name::DEFAULT_CLUSTER};
+use super::{Metadata, key::compare};
 use crate::base::{clock::Millis, java};
 
 /// Time without a beat after which an instance is unhealthy, unless its metadata says otherwise; milliseconds.
@@ -333,12 +333,6 @@ pub fn stored_weight(weight: f64) -> f64 {
     } else {
         weight
     }
-}
-
-/// The name of a cluster, or the default one for a blank.
-#[must_use]
-pub fn cluster_or_default(name: &str) -> &str {
-    if name.trim().is_empty() { DEFAULT_CLUSTER } else { name }
 }
 
 #[cfg(test)]

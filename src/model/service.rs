@@ -4,10 +4,7 @@
 //! publish it as the next revision; instances are shared between revisions, so a write costs O(log n).
 //! Source: Nacos 1.4.8 naming module, service; compat files `service-*`.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -333,7 +330,6 @@ impl Service {
     /// # Errors
     /// [`Removed`] if the service is gone.
     pub fn set_health(&self, decide: impl Fn(&Instance) -> Option<bool>) -> Result<(u64, Touched), Removed> {
-        let name = Arc::clone(&self.key.name);
         let state = self.state();
         let changes = |instance: &Instance| decide(instance).filter(|&healthy| healthy != instance.healthy());
         if !state.instances().any(|instance| changes(instance).is_some()) {
@@ -343,7 +339,7 @@ impl Service {
             let mut changed = 0;
             let current = self.state.load();
             // The checksum keeps the health of the last change of the list.
-            let _ = current.checksum(&name);
+            let _ = current.checksum(&self.key.name);
             for instance in current.instances() {
                 let Some(healthy) = changes(instance) else { continue };
                 instance.set_healthy(healthy);
@@ -399,9 +395,9 @@ impl Service {
     }
 
     /// Whether a report about it is waiting to be taken.
-    #[must_use]
+    #[cfg(test)]
     pub fn is_announced(&self) -> bool {
-        self.announced.load(Ordering::Acquire)
+        self.announced.load(std::sync::atomic::Ordering::Acquire)
     }
 }
 
