@@ -3,12 +3,13 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// Who uses whom. Everybody may use `base` and `config`; `app` and `cli` may use all.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("base", &[]),
     ("config", &[]),
     ("model", &[]),
     ("observe", &[]),
-    ("distro", &["model"]),
+    ("cluster", &[]),
+    ("distro", &["model", "cluster"]),
     ("cp", &["model"]),
     ("health", &["model", "cp"]),
     ("push", &["model"]),

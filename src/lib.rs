@@ -10,6 +10,8 @@ pub mod app;
 pub mod base;
 // Command line: words in, exit code out.
 pub mod cli;
+// Who is there: members, their states, who owns what.
+pub mod cluster;
 // Settings: typed values from file, environment and command line.
 pub mod config;
 // Persistent data: what must survive a restart, durable before it is answered.

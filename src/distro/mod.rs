@@ -7,4 +7,5 @@
 pub mod accept;
 pub mod codec;
 pub mod key;
+pub mod mapper;
 pub mod whole_instance;

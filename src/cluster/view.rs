@@ -1,0 +1,102 @@
+//! What one node holds for true about the cluster at one moment: immutable, replaced as a whole.
+//!
+//! Pure.
+
+use super::{Address, MemberState};
+
+/// How services are spread over the ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mapping {
+    /// Hash modulo count of owners, as Nacos 1.x.
+    #[default]
+    Modulo,
+    /// Highest random weight: a join or leave moves one nth. For clusters of Nacre members only.
+    Rendezvous,
+}
+
+/// What the node itself is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// No list of members: it owns everything.
+    Alone,
+    /// Listed, and its data aren't loaded yet: takes no requests, sends no report.
+    Starting,
+    /// One of the owners.
+    Serving,
+    /// Goes in order: answers what comes, owns nothing any more.
+    Leaving,
+    /// No longer listed: sends nothing, takes no writes.
+    Removed,
+}
+
+/// A listed member other than the node itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Where it is.
+    pub address: Address,
+    /// Whether it answers.
+    pub state: MemberState,
+    /// The number of the protocol among Nacre nodes, of a member that has shown that it is one.
+    pub nacre: Option<u32>,
+    /// It has said that its data aren't loaded yet.
+    pub starting: bool,
+}
+
+/// The cluster as one node sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The node itself.
+    pub own: Address,
+    /// What it does.
+    pub standing: Standing,
+    /// The owners of services, sorted as text: those up or suspicious, the node itself while it serves.
+    pub ring: Vec<Address>,
+    /// Where in the ring the node stands.
+    pub own_index: Option<usize>,
+    /// All listed members but the node itself, sorted as text.
+    pub peers: Vec<Peer>,
+    /// How services are spread.
+    pub mapping: Mapping,
+}
+
+impl View {
+    /// A node without members.
+    #[must_use]
+    pub fn alone(own: Address) -> Self {
+        Self {
+            ring: vec![own.clone()],
+            own,
+            standing: Standing::Alone,
+            own_index: Some(0),
+            peers: Vec::new(),
+            mapping: Mapping::Modulo,
+        }
+    }
+
+    /// A view of these `peers`; works out the ring.
+    #[must_use]
+    pub fn new(own: Address, standing: Standing, mut peers: Vec<Peer>, mapping: Mapping) -> Self {
+        peers.sort_unstable_by(|one, other| one.address.cmp(&other.address));
+        let up = peers.iter().filter(|peer| peer.state != MemberState::Down && !peer.starting);
+        let mut ring: Vec<Address> = up.map(|peer| peer.address.clone()).collect();
+        if matches!(standing, Standing::Alone | Standing::Serving) {
+            ring.push(own.clone());
+        }
+        ring.sort_unstable();
+        let own_index = ring.iter().position(|address| *address == own);
+        Self { own, standing, ring, own_index, peers, mapping }
+    }
+
+    /// The peer of this address.
+    #[must_use]
+    pub fn peer(&self, address: &Address) -> Option<&Peer> {
+        let found = self.peers.binary_search_by(|peer| peer.address.cmp(address));
+        found.ok().map(|index| &self.peers[index])
+    }
+
+    /// Whether every listed member has shown that it is Nacre.
+    #[must_use]
+    pub fn is_all_nacre(&self) -> bool {
+        self.peers.iter().all(|peer| peer.nacre.is_some())
+    }
+}

@@ -1,0 +1,62 @@
+//! Who is responsible for a service.
+//!
+//! Pure. Source: Nacos 1.4.8 naming module, distro mapper; vectors `distro-hash`.
+
+use crate::{
+    base::java,
+    cluster::{Address, Mapping, Standing, View},
+};
+
+/// Who answers for the writes of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner<'a> {
+    /// This node.
+    Here,
+    /// That member.
+    Peer(&'a Address),
+    /// Nobody that this node knows: it has been removed from the list, or there is no member that is up.
+    Nobody,
+}
+
+/// The owner of the service with this grouped name; the namespace is of no account.
+#[must_use]
+pub fn owner<'a>(view: &'a View, name: &str) -> Owner<'a> {
+    if view.standing == Standing::Alone {
+        return Owner::Here;
+    }
+    let index = match view.mapping {
+        Mapping::Modulo => modulo(view.ring.len(), name),
+        Mapping::Rendezvous => rendezvous(&view.ring, name),
+    };
+    match index {
+        None => Owner::Nobody,
+        Some(index) if Some(index) == view.own_index => Owner::Here,
+        Some(index) => Owner::Peer(&view.ring[index]),
+    }
+}
+
+/// Hash and modulo of Nacos 1.x.
+fn modulo(count: usize, name: &str) -> Option<usize> {
+    let remainder = i64::from(java::hash(name)) % i64::from(i32::MAX);
+    usize::try_from(remainder.unsigned_abs()).ok()?.checked_rem(count)
+}
+
+/// The place of the member whose hash together with the name is the highest.
+fn rendezvous(ring: &[Address], name: &str) -> Option<usize> {
+    let weight = |address: &Address| mix(fnv(address.as_str()) ^ fnv(name).rotate_left(32));
+    (0..ring.len()).max_by_key(|&index| (weight(&ring[index]), index))
+}
+
+/// FNV-1a, 64 bits: every member must compute the same, whatever its version.
+fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Spreads a difference in any bit over all others.
+fn mix(mut hash: u64) -> u64 {
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
