@@ -129,7 +129,7 @@ enum UnderWay<K> {
     Keys,
     Ask(Vec<K>),
     Checksums,
-    Pull(Vec<K>),
+    Pull,
 }
 
 /// What there is between this node and one peer.
@@ -375,13 +375,8 @@ impl<D: Data> Core<D> {
                 }
             }
             (UnderWay::Checksums, _) => line.verifying = false,
-            (UnderWay::Pull(keys), answer) => {
-                line.pulling = false;
-                if !matches!(answer, Answer::Done) {
-                    // Its next checksums say what still differs.
-                    drop(keys);
-                }
-            }
+            // What a pull didn't bring, the peer's next checksums ask for again.
+            (UnderWay::Pull, _) => line.pulling = false,
             (UnderWay::Keys | UnderWay::Load, _) => {}
         }
         actions
@@ -402,7 +397,7 @@ impl<D: Data> Core<D> {
             Call::Keys(_) => UnderWay::Keys,
             Call::Ask(keys) => UnderWay::Ask(keys.clone()),
             Call::Checksums(_) => UnderWay::Checksums,
-            Call::Pull(keys) => UnderWay::Pull(keys.clone()),
+            Call::Pull(_) => UnderWay::Pull,
         };
         self.calls.insert(self.last_id, (to.clone(), under_way));
         Action::Call { id: self.last_id, to: to.clone(), call }
@@ -465,9 +460,10 @@ impl<D: Data> Core<D> {
             if line.pulls.is_empty() || std::mem::replace(&mut line.pulling, true) {
                 continue;
             }
-            let keys: Vec<_> = line.pulls.iter().take(PULL_BATCH).cloned().collect();
-            keys.iter().for_each(|key| drop(line.pulls.remove(key)));
-            let call = self.call(&peer.address, Call::Pull(keys));
+            let rest = line.pulls.iter().nth(PULL_BATCH).cloned();
+            let rest = rest.map(|first| line.pulls.split_off(&first)).unwrap_or_default();
+            let keys = std::mem::replace(&mut line.pulls, rest);
+            let call = self.call(&peer.address, Call::Pull(keys.into_iter().collect()));
             actions.push(call);
         }
     }
@@ -525,3 +521,7 @@ impl<D: Data> Core<D> {
 fn is_sent_to(peer: &Peer) -> bool {
     peer.nacre.is_none() || peer.is_nacre_at_work()
 }
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;
