@@ -8,6 +8,7 @@ pub mod accept;
 pub mod codec;
 pub mod core;
 pub mod data;
+pub mod documents;
 pub mod key;
 pub mod load;
 pub mod mapper;
