@@ -2,10 +2,13 @@
 //!
 //! Source: Nacos 1.4.8 core module, member manager and lookups; naming module, distro mapper.
 
+pub mod lookup;
 pub mod member;
+pub mod roster;
 pub mod view;
 
 pub use member::{Address, MemberReport, MemberState, NacreMark};
+pub use roster::{Probe, Roster, RosterSettings, ShownMember};
 pub use view::{Peer, Standing, View};
 
 pub use crate::config::Mapping;
