@@ -4,14 +4,17 @@
 
 pub mod document;
 pub mod doorkeeper;
+pub mod lookup;
 pub mod member;
 pub mod peer;
 pub mod proof;
+pub mod roster;
 pub mod view;
 
 pub use doorkeeper::Doorkeeper;
 pub use member::{Address, MemberReport, MemberState, NacreMark};
 pub use peer::{Evidence, PeerError, Peers};
+pub use roster::{Probe, Roster, RosterSettings, ShownMember};
 pub use view::{Peer, Standing, View};
 
 pub use crate::config::Mapping;
