@@ -42,6 +42,7 @@ pub(super) struct Inner {
     boot: u64,
     /// When the protocol was driven last.
     driven: AtomicU64,
+    pub health: super::legacy::Health,
     /// What went wrong with members lately.
     failures: Mutex<Failures>,
     settled: Mutex<VecDeque<ServiceKey>>,
@@ -63,6 +64,7 @@ impl Distro {
             woken: Notify::new(),
             boot,
             driven: AtomicU64::new(now.0),
+            health: super::legacy::Health::default(),
             failures: Mutex::default(),
             settled: Mutex::default(),
             any_settled: Notify::new(),

@@ -16,6 +16,7 @@ pub mod documents;
 pub mod exchange;
 pub mod handle;
 pub mod key;
+pub mod legacy;
 pub mod lists;
 pub mod load;
 pub mod mapper;
