@@ -85,7 +85,7 @@ impl From<TooLong> for Refusal {
 impl From<WriteError> for Refusal {
     fn from(error: WriteError) -> Self {
         match error {
-            WriteError::Busy { .. } | WriteError::Stopped => Self::unavailable(error),
+            WriteError::Busy { .. } | WriteError::Stopped | WriteError::Members => Self::unavailable(error),
             WriteError::Store(_) | WriteError::Panicked => Self::failed(error),
         }
     }
