@@ -8,6 +8,7 @@
 pub mod accept;
 pub mod batch;
 pub mod bodies;
+pub mod checksum;
 pub mod codec;
 pub mod key;
 pub mod mapper;
