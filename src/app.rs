@@ -26,6 +26,7 @@ use crate::{
         signals::{Signals, Told},
         tasks::{TaskError, Tasks},
     },
+    cluster::{Address, Cluster, Doorkeeper, Peers},
     config::{Loaded, Lookup, Settings, own_address},
     cp::{self, Applied},
     health::{
@@ -231,6 +232,7 @@ fn start(
     tasks.spawn("push sender", pushing.run(stopped.clone()));
     let meters = Meters::new(routes::labels());
     let services = applied.registry.len();
+    let own = Address::new(&format!("{host}:{port}"));
     let api = Arc::new(Api {
         node,
         clock: applied.clock,
@@ -239,6 +241,9 @@ fn start(
         namespaces: applied.namespaces,
         cp: cp.clone(),
         push,
+        peers: Peers::new(own.clone(), settings),
+        cluster: Cluster::alone(own),
+        doorkeeper: Doorkeeper::new(&settings.cluster),
         own_address: format!("{host}:{port}").into(),
         settings: Arc::clone(settings),
         sight: Sight { meters, sweeps, logs, stopped: stopped.clone(), started: SystemTime::now() },

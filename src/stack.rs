@@ -23,7 +23,9 @@ use tower_service::Service;
 
 use crate::{
     api::{
-        Api, V1Call, reply,
+        Api, V1Call,
+        peers::{self, Bodies},
+        reply,
         routes::{Handler, Pending, Row},
         traffic::Gate,
     },
@@ -40,7 +42,8 @@ where
 {
     let access_log = api.settings.server.access_log;
     let (meter, gate) = (Meter(api.sight.meters), Gate::new(Arc::clone(&api.switches)));
-    nacre_middleware::stack(access_log, meter, limits, gate, Endpoints { api })
+    let bodies = Bodies(Arc::clone(&api));
+    nacre_middleware::stack(access_log, meter, limits, bodies, gate, Endpoints { api })
 }
 
 /// Counts answers by route.
@@ -70,6 +73,11 @@ impl Service<V1Call> for Endpoints {
     }
 
     fn call(&mut self, mut call: V1Call) -> Self::Future {
+        if call.facts.of_peers
+            && let Err(refusal) = peers::check(&self.api, &call)
+        {
+            return Either::Left(ready(Ok(reply::respond(&mut call.head, Err(refusal)))));
+        }
         let outcome = match call.facts.handler {
             Handler::Now(endpoint) => endpoint(&self.api, &call),
             Handler::Waits(endpoint) => match endpoint(&self.api, &call) {

@@ -17,11 +17,13 @@ pub mod health;
 pub mod instance;
 pub mod legacy;
 pub mod list;
+pub mod member;
 pub mod metadata_batch;
 pub mod node;
 pub mod observe;
 pub mod operator;
 pub mod params;
+pub mod peers;
 pub mod push_state;
 pub mod raft;
 pub mod reply;
@@ -39,6 +41,7 @@ use nacre_middleware::Call;
 
 use crate::{
     base::clock::Clock,
+    cluster::{Cluster, Doorkeeper, Peers},
     config::Settings,
     cp,
     model::{Registry, namespaces::Namespaces, registry::Place, switches::Switchboard},
@@ -66,6 +69,12 @@ pub struct Api {
     pub push: Push,
     /// What the operator decided at start.
     pub settings: Arc<Settings>,
+    /// The members, and what they are known to be doing.
+    pub cluster: Cluster,
+    /// Says who is a member.
+    pub doorkeeper: Doorkeeper,
+    /// Calls to other members.
+    pub peers: Peers,
     /// The address and port by which others know this node, as `ip:port`.
     pub own_address: Box<str>,
     /// What else the node knows of itself.

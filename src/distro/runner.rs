@@ -124,7 +124,7 @@ impl Runner {
                         ms,
                         "the process stood still; the members are asked what happened meanwhile"
                     );
-                    self.exchange.distro.0.cluster.set_standing(Standing::Comparing);
+                    self.exchange.distro.0.cluster.set_standing(Standing::Comparing, self.now());
                 }
             }
         }
@@ -140,7 +140,7 @@ impl Runner {
             services = self.registry().len(),
             "data of the members loaded"
         );
-        cluster.set_standing(Standing::Serving);
+        cluster.set_standing(Standing::Serving, now);
     }
 
     fn end(&self, ended: Result<Ended, tokio::task::JoinError>, calls: &mut JoinSet<Ended>) {
