@@ -18,6 +18,7 @@ use crate::{
         Api,
         node::Node,
         observe::Sight,
+        ownership::{Ownership, With},
         routes::{self, Table},
     },
     base::{
@@ -244,6 +245,7 @@ fn start(
         peers: Peers::new(own.clone(), settings),
         cluster: Cluster::alone(own),
         doorkeeper: Doorkeeper::new(&settings.cluster),
+        distro: None,
         own_address: format!("{host}:{port}").into(),
         settings: Arc::clone(settings),
         sight: Sight { meters, sweeps, logs, stopped: stopped.clone(), started: SystemTime::now() },
@@ -254,8 +256,9 @@ fn start(
         body_timeout: settings.http.body_timeout,
         max_collecting_bytes: settings.http.max_collecting_bytes,
     };
+    let forwarder = stack::forwarder(&api, Ownership::new(None, With::of(&api)));
     let server = Server {
-        service: stack::v1::<Incoming>(api, limits),
+        service: stack::v1::<Incoming>(api, limits, forwarder),
         table: Arc::new(Table::new(context_path).with_prometheus(settings.server.prometheus_endpoint)),
         settings: settings.http.clone(),
         connections: &meters.connections,

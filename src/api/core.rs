@@ -76,7 +76,7 @@ pub fn health(api: &Api, _: &V1Call) -> Outcome {
 /// say changes nothing.
 pub fn report(api: &Api, call: &V1Call) -> Outcome {
     let standing = api.cluster.view_guard().standing;
-    if matches!(standing, Standing::Starting | Standing::Removed) {
+    if matches!(standing, Standing::Starting | Standing::Comparing | Standing::Removed) {
         return Ok(Reply::Whole(Box::new(not_ready(standing))));
     }
     let body: &RawValue = body::json(call)?;
@@ -102,7 +102,7 @@ fn not_ready(standing: Standing) -> V1Response {
     let media_type = HeaderValue::from_static("text/plain;charset=UTF-8");
     let text = V1Body::sized("caused: this node takes no reports now;");
     let mut answer = reply::typed_response(StatusCode::NOT_FOUND, media_type, text);
-    if standing == Standing::Starting {
+    if standing != Standing::Removed {
         answer.headers_mut().insert(STATE_HEADER, HeaderValue::from_static("starting"));
         answer.headers_mut().insert(PEER_HEADER, HeaderValue::from(PROTOCOL));
     }

@@ -56,7 +56,7 @@ impl Members {
 pub fn own_state(standing: Standing) -> &'static str {
     match standing {
         Standing::Alone | Standing::Serving | Standing::Leaving => "UP",
-        Standing::Starting => "STARTING",
+        Standing::Starting | Standing::Comparing => "STARTING",
         Standing::Removed => "DOWN",
     }
 }

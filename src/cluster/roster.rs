@@ -320,7 +320,7 @@ impl Roster {
     /// Another call to a member was answered. While the node starts, and sends no reports, that makes it UP; later it
     /// only makes the node report to one that isn't.
     pub fn answered(&mut self, address: &Address, now: Millis) {
-        let is_starting = self.standing == Standing::Starting;
+        let is_starting = matches!(self.standing, Standing::Starting | Standing::Comparing);
         let Some(member) = self.members.get_mut(address) else { return };
         member.last_answer = now;
         if is_starting {

@@ -10,6 +10,7 @@ use nacre::{
     api::{
         Api, node,
         observe::Sight,
+        ownership::{Ownership, Ring, With},
         routes::{self, Row, Table},
     },
     base::clock::Clock,
@@ -60,14 +61,15 @@ pub fn start()
 pub fn start_in(
     folder: Arc<tempfile::TempDir>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
-    start_as(Cluster::alone(Address::new("127.0.0.1:8848")), Settings::default(), folder)
+    start_as(Cluster::alone(Address::new("127.0.0.1:8848")), Settings::default(), folder, None)
 }
 
-/// Starts one that has these members and settings.
+/// Starts one that has these members and settings; of a cluster where it has a ring.
 pub fn start_as(
     cluster: Cluster,
     settings: Settings,
     folder: Arc<tempfile::TempDir>,
+    ring: Option<Arc<dyn Ring>>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
     let settings = Settings { data_dir: folder.path().to_owned(), ..settings };
     let own = cluster.view().own.clone();
@@ -104,11 +106,13 @@ pub fn start_as(
         peers: Peers::new(own.clone(), &settings),
         cluster: cluster.clone(),
         doorkeeper: Doorkeeper::new(&settings.cluster),
+        distro: None,
         own_address: own.as_str().into(),
         settings: Arc::new(settings),
     });
     let (table, cp) = (Arc::new(Table::new("/nacos")), api.cp.clone());
-    let service = stack::v1(api, limits);
+    let forwarder = stack::forwarder(&api, Ownership::new(ring, With::of(&api)));
+    let service = stack::v1(api, limits, forwarder);
     let caller = SocketAddr::from(([127, 0, 0, 1], 50_000));
     Node { registry, clock, cp, spare: HeaderMap::new(), caller, cluster, table, service, folder }
 }
