@@ -18,7 +18,7 @@ use http_body_util::Full;
 use in_process::{Node, read};
 use nacre::{
     api::{V1Call, ownership::Ring, routes::Row},
-    base::java,
+    base::{clock::Clock, java},
     cluster::{Address, Cluster, Mapping, MemberState, Peer, Standing, View},
     config::Settings,
     distro::mapper::{self, Owner},
@@ -204,7 +204,7 @@ fn start(
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
     let (own, ring) = (ring.view().own.clone(), Arc::clone(ring) as Arc<dyn Ring>);
     let folder = Arc::new(tempfile::tempdir().unwrap());
-    in_process::start_as(Cluster::alone(own), Settings::default(), folder, Some(ring))
+    in_process::start_as(Cluster::alone(own, Clock::set(0)), Settings::default(), folder, Some(ring))
 }
 
 fn request(exchange: &Exchange) -> in_process::Sent {
