@@ -93,7 +93,7 @@ fn ring(roster: &Roster) -> Option<String> {
     match roster.standing() {
         Standing::Starting => Some("the data of the other members aren't loaded yet".to_owned()),
         Standing::Comparing => {
-            Some("this node stood still and compares its data with the members".to_owned())
+            Some("this node stood still and looks at what it missed: it takes no writes".to_owned())
         }
         Standing::Leaving => Some("this node is leaving".to_owned()),
         Standing::Removed => {
