@@ -18,6 +18,7 @@ use crate::{
         Api,
         node::Node,
         observe::Sight,
+        ownership::{Ownership, With},
         routes::{self, Table},
     },
     base::{
@@ -26,6 +27,7 @@ use crate::{
         signals::{Signals, Told},
         tasks::{TaskError, Tasks},
     },
+    cluster::{Address, Cluster, Doorkeeper, Peers},
     config::{Loaded, Lookup, Settings, own_address},
     cp::{self, Applied},
     health::{
@@ -231,6 +233,7 @@ fn start(
     tasks.spawn("push sender", pushing.run(stopped.clone()));
     let meters = Meters::new(routes::labels());
     let services = applied.registry.len();
+    let own = Address::new(&format!("{host}:{port}"));
     let api = Arc::new(Api {
         node,
         clock: applied.clock,
@@ -239,6 +242,10 @@ fn start(
         namespaces: applied.namespaces,
         cp: cp.clone(),
         push,
+        peers: Peers::new(own.clone(), settings),
+        cluster: Cluster::alone(own),
+        doorkeeper: Doorkeeper::new(&settings.cluster),
+        distro: None,
         own_address: format!("{host}:{port}").into(),
         settings: Arc::clone(settings),
         sight: Sight { meters, sweeps, logs, stopped: stopped.clone(), started: SystemTime::now() },
@@ -249,7 +256,7 @@ fn start(
         body_timeout: settings.http.body_timeout,
         max_collecting_bytes: settings.http.max_collecting_bytes,
     };
-    let forwarder = stack::alone(&api);
+    let forwarder = stack::forwarder(&api, Ownership::new(None, With::of(&api)));
     let server = Server {
         service: stack::v1::<Incoming>(api, limits, forwarder),
         table: Arc::new(Table::new(context_path).with_prometheus(settings.server.prometheus_endpoint)),
@@ -358,6 +365,7 @@ fn spawn_health(
         registry: Arc::clone(&registry),
         changes: Arc::clone(changes),
         switches: Arc::clone(&applied.switches),
+        distro: None,
         may_remove: settings.naming.expire_instance,
         stats: Arc::clone(&stats),
     };

@@ -19,7 +19,8 @@ use in_process::{Node, read};
 use nacre::{
     api::{V1Call, ownership::Ring, routes::Row},
     base::java,
-    cluster::{Address, Mapping, MemberState, Peer, Standing, View},
+    cluster::{Address, Cluster, Mapping, MemberState, Peer, Standing, View},
+    config::Settings,
     distro::mapper::{self, Owner},
     model::ServiceKey,
 };
@@ -160,6 +161,11 @@ impl Ring for Two {
     fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.lock())
     }
+
+    fn is_stale(&self) -> bool {
+        false
+    }
+
     fn refused(&self, address: &Address) {
         let mut view = self.view.lock();
         let peers = view.peers.iter().cloned().map(|mut peer| {
@@ -196,8 +202,9 @@ fn ring(member: &Address, nacre: Option<u32>, name: &str, ours: bool) -> Arc<Two
 fn start(
     ring: &Arc<Two>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
-    let (own, ring) = (ring.view().own.to_string(), Arc::clone(ring) as Arc<dyn Ring>);
-    in_process::start_with(Arc::new(tempfile::tempdir().unwrap()), own, Some(ring))
+    let (own, ring) = (ring.view().own.clone(), Arc::clone(ring) as Arc<dyn Ring>);
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    in_process::start_as(Cluster::alone(own), Settings::default(), folder, Some(ring))
 }
 
 fn request(exchange: &Exchange) -> in_process::Sent {

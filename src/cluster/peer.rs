@@ -39,6 +39,9 @@ const MOST_LETTERS: usize = 200;
 /// Characters that Java leaves as they are in a query.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
+/// Names the calling member, as the reference does with some calls.
+const SOURCE_HEADER: HeaderName = HeaderName::from_static("request-source");
+
 /// What the reference appends to a query.
 const READ_AS_SENT: &str = "encoding=UTF-8&nofix=1";
 
@@ -105,6 +108,22 @@ impl From<CallError> for PeerError {
     }
 }
 
+/// What a member says to a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportAnswer {
+    /// This node is in its list.
+    pub listed: bool,
+    /// It is a Nacre node that speaks this protocol.
+    pub nacre: Option<u32>,
+}
+
+/// The number of the protocol of the Nacre node that sent these headers.
+#[must_use]
+pub fn protocol_of(headers: &HeaderMap) -> Option<u32> {
+    let number = headers.get(PEER_HEADER)?.to_str().ok()?.parse().ok();
+    number.filter(|number| *number > 0)
+}
+
 /// How long the calls may take and what their answers may weigh.
 #[derive(Clone, Debug)]
 struct Limits {
@@ -154,7 +173,8 @@ impl Peers {
             max_data: settings.cluster.peer_max_body_bytes,
         };
         let context = settings.server.context_path.as_str().into();
-        Self(Arc::new(Inner { client, own, context, headers: headers(settings), limits }))
+        let headers = headers(&own, settings);
+        Self(Arc::new(Inner { client, own, context, headers, limits }))
     }
 
     /// The client of these calls, with its connections, for writes that are passed on.
@@ -169,12 +189,12 @@ impl Peers {
         &self.0.headers
     }
 
-    /// Tells `to` about this node; gives whether `to` has this node in its list.
+    /// Tells `to` about this node.
     ///
     /// # Errors
     /// [`PeerError::Malformed`] too where the answer isn't the reference's envelope, [`PeerError::Refused`] too where
     /// the envelope's code isn't 200: both count as failures in 1.x.
-    pub async fn report(&self, to: &Address, report: &MemberReport) -> Result<bool, PeerError> {
+    pub async fn report(&self, to: &Address, report: &MemberReport) -> Result<ReportAnswer, PeerError> {
         #[derive(Deserialize)]
         struct Envelope {
             code: u16,
@@ -183,13 +203,14 @@ impl Peers {
         }
         let mut call = self.in_context(Method::POST, "/v1/core/cluster/report", document::write(report));
         call.headers_mut().insert("nacos-server", HeaderValue::from_static(VERSION));
-        let answer = self.send(to, call, self.0.limits.report, MAX_PLAIN).await?;
-        let envelope: Envelope = read(&answer)?;
+        let answer = self.send_whole(to, call, self.0.limits.report, MAX_PLAIN).await?;
+        let envelope: Envelope = read(answer.body())?;
         if envelope.code != 200 {
             let status = StatusCode::from_u16(envelope.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             return Err(PeerError::Refused(status, envelope.message.unwrap_or_default()));
         }
-        Ok(envelope.data.is_some_and(|data| data == "true" || data == true))
+        let listed = envelope.data.is_some_and(|data| data == "true" || data == true);
+        Ok(ReportAnswer { listed, nacre: protocol_of(answer.headers()) })
     }
 
     /// Hands data to `to` (a map of keys and data as JSON); gives its answer, which is `ok` from a 1.x member.
@@ -317,6 +338,15 @@ impl Peers {
         self.send(to, call, self.0.limits.verify, self.0.limits.max_data).await
     }
 
+    /// Asks a Nacre member about silent instances (`PUT /nacre/peer/ask`, JSON both ways).
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn ask(&self, to: &Address, body: Bytes) -> Result<Bytes, PeerError> {
+        let call = self.call(Method::PUT, "/nacre/peer/ask", body);
+        self.send(to, call, self.0.limits.verify, self.0.limits.max_data).await
+    }
+
     /// Compares keys with a Nacre member (`PUT /nacre/peer/keys`, JSON both ways).
     ///
     /// # Errors
@@ -371,17 +401,28 @@ impl Peers {
         timeout: Duration,
         max_answer: usize,
     ) -> Result<Bytes, PeerError> {
+        self.send_whole(to, call, timeout, max_answer).await.map(Response::into_body)
+    }
+
+    /// A good answer.
+    async fn send_whole(
+        &self,
+        to: &Address,
+        call: Request<Bytes>,
+        timeout: Duration,
+        max_answer: usize,
+    ) -> Result<Response<Bytes>, PeerError> {
         let answer = self.0.client.send(to.as_str(), call, timeout, max_answer).await?;
-        match refusal(&answer) {
-            None => Ok(answer.into_body()),
-            Some(error) => Err(error),
-        }
+        refusal(&answer).map_or(Ok(answer), Err)
     }
 }
 
 /// What every call carries.
-fn headers(settings: &Settings) -> HeaderMap {
+fn headers(own: &Address, settings: &Settings) -> HeaderMap {
     let mut headers = HeaderMap::new();
+    if let Ok(own) = HeaderValue::from_str(own.as_str()) {
+        headers.insert(SOURCE_HEADER, own);
+    }
     headers.insert(header::USER_AGENT, USER_AGENT);
     headers.insert("client-version", HeaderValue::from_static(VERSION));
     headers.insert(PEER_HEADER, HeaderValue::from(super::member::PROTOCOL));
