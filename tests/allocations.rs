@@ -17,7 +17,8 @@ use http_body_util::Full;
 use in_process::Node;
 use nacre::{
     api::{V1Call, ownership::Ring, routes::Row},
-    cluster::{Address, Mapping, MemberState, Peer, Standing, View},
+    cluster::{Address, Cluster, Mapping, MemberState, Peer, Standing, View},
+    config::Settings,
     model::ServiceKey,
 };
 use nacre_middleware::{V1Response, collect::Routed, forwarder::StandIn};
@@ -81,6 +82,9 @@ impl Ring for Survivor {
     fn view(&self) -> Arc<View> {
         Arc::clone(&self.0)
     }
+    fn is_stale(&self) -> bool {
+        false
+    }
     fn refused(&self, _: &Address) {}
     fn answered(&self, _: &Address) {}
     fn is_member(&self, _: &V1Call) -> bool {
@@ -97,8 +101,8 @@ fn in_a_cluster_a_light_beat_of_an_own_service_allocates_no_more_than_on_a_node_
     let peer = Peer::new(Address::new("10.0.0.2:8848"), MemberState::Down);
     let view = View::new(Address::new("10.0.0.1:8848"), Standing::Serving, vec![peer], Mapping::Modulo);
     let folder = Arc::new(tempfile::tempdir().unwrap());
-    let node =
-        in_process::start_with(folder, "10.0.0.1:8848".into(), Some(Arc::new(Survivor(Arc::new(view)))));
+    let (cluster, ring) = (Cluster::alone(view.own.clone()), Arc::new(Survivor(Arc::new(view))));
+    let node = in_process::start_as(cluster, Settings::default(), folder, Some(ring));
     let target = format!("/v1/ns/instance/beat?{SERVICE}&clusterName=DEFAULT&ip=10.0.0.7&port=8080");
     let counts = counted_by(node, 10, "PUT", &target, "\"code\":10200");
     assert_eq!(counts.count_total, 1, "{counts:?}");
