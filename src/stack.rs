@@ -82,8 +82,12 @@ impl Service<Outgoing> for PeerClient {
     fn call(&mut self, outgoing: Outgoing) -> Self::Future {
         let Self { client, timeout } = self.clone();
         async move {
-            let Outgoing { to, request, .. } = outgoing;
-            client.send(&to, request, timeout, MAX_ANSWER).await.map_err(fault)
+            let Outgoing { to, request, long_target } = outgoing;
+            let answer = match long_target {
+                None => client.send(&to, request, timeout, MAX_ANSWER).await,
+                Some(target) => client.send_long(&to, request, &target, timeout, MAX_ANSWER).await,
+            };
+            answer.map_err(fault)
         }
         .boxed()
     }

@@ -286,6 +286,32 @@ async fn a_lower_case_agent_is_no_servers() {
 }
 
 #[tokio::test]
+async fn a_form_that_no_uri_can_hold_goes_to_a_1x_member_in_its_query_up_to_500_kib() {
+    let form = exchange("mixed_in");
+    for (letters, status) in [(100_000, 200), (520_000, 413)] {
+        let mut member = Member::answering_as(&exchange("register_out")).await;
+        let ring = ring(&member.address, None, &name_of(&form), false);
+        let metadata = "x".repeat(letters);
+        let asked = Exchange { body: format!("port=22&metadata={metadata}"), ..form.clone() };
+        let asked = Exchange {
+            headers: asked.headers.into_iter().filter(|(name, _)| name != "Content-Length").collect(),
+            ..asked
+        };
+        let (got, text) = read(start(&ring).send(request(&asked)).await).await;
+        assert_eq!(got, status, "{text}");
+        if status == 413 {
+            assert!(member.got_nothing());
+            continue;
+        }
+        let (essence, _) = member.got();
+        let line = format!(
+            "POST /nacos/v1/ns/instance?serviceName=fw2&ip=10.0.0.22&port=22&metadata={metadata}&encoding=UTF-8&nofix=1"
+        );
+        assert!(essence == Essence::new(&line, ""));
+    }
+}
+
+#[tokio::test]
 async fn a_form_of_a_post_is_not_lost_on_the_way() {
     let (answer, essence, _) = pass_on(&exchange("post_form_only"), &exchange("register_out")).await;
     assert_eq!(answer, (200, "ok".into()));
