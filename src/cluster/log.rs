@@ -41,7 +41,6 @@ fn tell_own(before: &View, after: &View) {
         Standing::Comparing => tracing::warn!(%own, "this node stood still: looking at what it missed"),
         Standing::Starting => tracing::info!(%own, "in the list of members again: loading what they have"),
         Standing::Serving => tracing::info!(%own, members = after.peers.len() + 1, "one of the members"),
-        Standing::Comparing => tracing::info!(%own, "comparing with the members"),
         Standing::Leaving => tracing::info!(%own, "leaving"),
         Standing::Alone => {}
     }
