@@ -22,6 +22,8 @@ pub mod metadata_batch;
 pub mod node;
 pub mod observe;
 pub mod operator;
+mod owner_key;
+pub mod ownership;
 pub mod params;
 pub mod peers;
 pub mod push_state;

@@ -10,9 +10,13 @@ use nacre::{
     api::{
         Api, node,
         observe::Sight,
+        ownership::{Ownership, Ring, With},
         routes::{self, Row, Table},
     },
-    base::clock::Clock,
+    base::{
+        client::{Client, ClientSettings},
+        clock::Clock,
+    },
     cluster::{Address, Cluster, Doorkeeper, Peers},
     config::Settings,
     cp::{self, Applied},
@@ -60,14 +64,24 @@ pub fn start()
 pub fn start_in(
     folder: Arc<tempfile::TempDir>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
-    start_as(Cluster::alone(Address::new("127.0.0.1:8848")), Settings::default(), folder)
+    start_with(folder, "127.0.0.1:8848".into(), None)
 }
 
-/// Starts one that has these members and settings.
+/// Starts one of a cluster.
+pub fn start_with(
+    folder: Arc<tempfile::TempDir>,
+    own_address: String,
+    ring: Option<Arc<dyn Ring>>,
+) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
+    start_as(folder, Cluster::alone(Address::new(&own_address)), Settings::default(), ring)
+}
+
+/// Starts one that has these members and settings, and passes writes on by this ring.
 pub fn start_as(
+    folder: Arc<tempfile::TempDir>,
     cluster: Cluster,
     settings: Settings,
-    folder: Arc<tempfile::TempDir>,
+    ring: Option<Arc<dyn Ring>>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
     let settings = Settings { data_dir: folder.path().to_owned(), ..settings };
     let own = cluster.view().own.clone();
@@ -108,7 +122,12 @@ pub fn start_as(
         settings: Arc::new(settings),
     });
     let (table, cp) = (Arc::new(Table::new("/nacos")), api.cp.clone());
-    let service = stack::v1(api, limits);
+    let forwarder = {
+        let (ownership, client) =
+            (Ownership::new(ring, With::of(&api)), Client::new(ClientSettings::default()));
+        stack::forwarder(ownership, client, &api.own_address, HeaderMap::new(), &api.settings.forward)
+    };
+    let service = stack::v1(api, limits, forwarder);
     let caller = SocketAddr::from(([127, 0, 0, 1], 50_000));
     Node { registry, clock, cp, spare: HeaderMap::new(), caller, cluster, table, service, folder }
 }
