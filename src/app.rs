@@ -233,6 +233,7 @@ fn start(
     let meters = Meters::new(routes::labels());
     let services = applied.registry.len();
     let own = Address::new(&format!("{host}:{port}"));
+    let cluster = Cluster::alone(own.clone(), applied.clock.clone());
     let api = Arc::new(Api {
         node,
         clock: applied.clock,
@@ -241,8 +242,8 @@ fn start(
         namespaces: applied.namespaces,
         cp: cp.clone(),
         push,
-        peers: Peers::new(own.clone(), settings),
-        cluster: Cluster::alone(own),
+        peers: Peers::new(own, settings),
+        cluster,
         doorkeeper: Doorkeeper::new(&settings.cluster),
         own_address: format!("{host}:{port}").into(),
         settings: Arc::clone(settings),

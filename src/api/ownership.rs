@@ -116,7 +116,7 @@ impl distro_filter::Ownership<Row> for Ownership {
         let view = ring.view();
         match view.standing {
             Standing::Alone => return Alone,
-            Standing::Starting => return Nobody(STARTING),
+            Standing::Starting | Standing::Comparing => return Nobody(STARTING),
             Standing::Removed => return Nobody(REMOVED),
             Standing::Serving | Standing::Leaving => {}
         }

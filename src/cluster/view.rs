@@ -14,6 +14,8 @@ pub enum Standing {
     Starting,
     /// One of the owners.
     Serving,
+    /// One of the owners until it stood still: answers reads, takes no writes until it has seen what it missed.
+    Comparing,
     /// Goes in order: answers what comes, owns nothing any more.
     Leaving,
     /// No longer listed: sends nothing, takes no writes.
@@ -64,6 +66,14 @@ pub struct View {
     pub peers: Vec<Peer>,
     /// How services are spread.
     pub mapping: Mapping,
+}
+
+impl Peer {
+    /// Whether it is a Nacre member that can be reached and has its data.
+    #[must_use]
+    pub fn is_nacre_at_work(&self) -> bool {
+        self.nacre.is_some() && self.state != MemberState::Down && !self.starting
+    }
 }
 
 impl View {

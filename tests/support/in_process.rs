@@ -73,7 +73,8 @@ pub fn start_with(
     own_address: String,
     ring: Option<Arc<dyn Ring>>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
-    start_as(folder, Cluster::alone(Address::new(&own_address)), Settings::default(), ring)
+    let cluster = Cluster::alone(Address::new(&own_address), Clock::set(1_796_000_000_000));
+    start_as(folder, cluster, Settings::default(), ring)
 }
 
 /// Starts one that has these members and settings, and passes writes on by this ring.
