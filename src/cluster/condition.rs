@@ -92,6 +92,9 @@ fn ring(roster: &Roster) -> Option<String> {
     let own = roster.own();
     match roster.standing() {
         Standing::Starting => Some("the data of the other members aren't loaded yet".to_owned()),
+        Standing::Comparing => {
+            Some("this node stood still and looks at what it missed: it takes no writes".to_owned())
+        }
         Standing::Leaving => Some("this node is leaving".to_owned()),
         Standing::Removed => {
             Some(format!("this node, {own}, is no longer in the list of members: it takes no writes"))

@@ -38,6 +38,7 @@ fn tell_own(before: &View, after: &View) {
         Standing::Removed => {
             tracing::error!(%own, "this node is no longer in the list of members: it takes no writes");
         }
+        Standing::Comparing => tracing::warn!(%own, "this node stood still: looking at what it missed"),
         Standing::Starting => tracing::info!(%own, "in the list of members again: loading what they have"),
         Standing::Serving => tracing::info!(%own, members = after.peers.len() + 1, "one of the members"),
         Standing::Leaving => tracing::info!(%own, "leaving"),

@@ -211,13 +211,13 @@ impl Roster {
         }
     }
 
-    /// Another call to a member was answered. While the node starts, and sends no reports, that makes it UP; later it
+    /// Another call to a member was answered. While the node loads, and sends no reports, that makes it UP; later it
     /// only makes the node report to one that isn't.
     pub fn answered(&mut self, address: &Address, now: Millis) {
-        let is_starting = self.standing == Standing::Starting;
+        let is_loading = self.is_loading();
         let Some(member) = self.members.get_mut(address) else { return };
         member.last_answer = now;
-        if is_starting {
+        if is_loading {
             (member.answers, member.starting) = (true, false);
             member.up("it answers");
         } else if member.state != MemberState::Up && !member.in_flight {
@@ -266,7 +266,7 @@ impl Roster {
     pub fn report(&self) -> MemberReport {
         let mark = NacreMark {
             protocol: PROTOCOL,
-            starting: self.standing == Standing::Starting,
+            starting: self.is_loading(),
             leaving: self.standing == Standing::Leaving,
             slow: self.slow.clone(),
             persistent: self.persistent,
@@ -365,6 +365,11 @@ impl Roster {
     #[must_use]
     pub fn is_damped(&self) -> bool {
         self.members.values().all(|member| member.nacre.is_some())
+    }
+
+    /// Whether the node isn't an owner yet, or again, since it hasn't got what the others have. It sends no reports then.
+    fn is_loading(&self) -> bool {
+        matches!(self.standing, Standing::Starting | Standing::Comparing)
     }
 
     fn sends_reports(&self) -> bool {

@@ -551,6 +551,24 @@ mod standing {
     }
 
     #[test]
+    fn one_that_compares_is_no_owner_and_silent_until_it_serves() {
+        let mut roster = damped();
+        roster.set_standing(Standing::Comparing, Millis(100));
+        assert_eq!(
+            (ring(&roster), roster.probe_due(Millis(9_000))),
+            (vec![B.to_owned(), C.to_owned()], vec![])
+        );
+        roster.refused(&at(B), Millis(9_000));
+        roster.answered(&at(C), Millis(9_000));
+        assert!(roster.report().nacre.unwrap().starting);
+        roster.set_standing(Standing::Serving, Millis(9_100));
+        assert_eq!(
+            (ring(&roster), roster.probe_due(Millis(9_100))),
+            (vec![OWN.to_owned(), C.to_owned()], vec![at(B), at(C)])
+        );
+    }
+
+    #[test]
     fn one_that_leaves_tells_it_at_once() {
         let mut roster = damped();
         roster.set_standing(Standing::Leaving, Millis(100));
@@ -681,7 +699,7 @@ proptest::proptest! {
                     7 => roster.answered(&other, now),
                     8 => roster.relist(&all.iter().filter(|text| **text != all[who]).map(|text| at(text)).collect::<Vec<_>>(), now),
                     9 => { roster.reported(&marked(all[who], |mark| mark.slow = vec![at(B)]), now); }
-                    10 => roster.set_standing([Standing::Starting, Standing::Serving, Standing::Leaving, Standing::Serving][who], now),
+                    10 => roster.set_standing([Standing::Starting, Standing::Serving, Standing::Leaving, Standing::Comparing][who], now),
                     _ => { roster.probe_due(now); }
                 }
             }
