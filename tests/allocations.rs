@@ -17,6 +17,7 @@ use http_body_util::Full;
 use in_process::Node;
 use nacre::{
     api::{V1Call, ownership::Ring, routes::Row},
+    base::clock::Clock,
     cluster::{Address, Cluster, Mapping, MemberState, Peer, Standing, View},
     config::Settings,
     model::ServiceKey,
@@ -101,7 +102,8 @@ fn in_a_cluster_a_light_beat_of_an_own_service_allocates_no_more_than_on_a_node_
     let peer = Peer::new(Address::new("10.0.0.2:8848"), MemberState::Down);
     let view = View::new(Address::new("10.0.0.1:8848"), Standing::Serving, vec![peer], Mapping::Modulo);
     let folder = Arc::new(tempfile::tempdir().unwrap());
-    let (cluster, ring) = (Cluster::alone(view.own.clone()), Arc::new(Survivor(Arc::new(view))));
+    let (cluster, ring) =
+        (Cluster::alone(view.own.clone(), Clock::set(0)), Arc::new(Survivor(Arc::new(view))));
     let node = in_process::start_as(cluster, Settings::default(), folder, Some(ring));
     let target = format!("/v1/ns/instance/beat?{SERVICE}&clusterName=DEFAULT&ip=10.0.0.7&port=8080");
     let counts = counted_by(node, 10, "PUT", &target, "\"code\":10200");

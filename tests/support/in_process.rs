@@ -61,7 +61,12 @@ pub fn start()
 pub fn start_in(
     folder: Arc<tempfile::TempDir>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
-    start_as(Cluster::alone(Address::new("127.0.0.1:8848"), Clock::set(1_796_000_000_000)), Settings::default(), folder, None)
+    start_as(
+        Cluster::alone(Address::new("127.0.0.1:8848"), Clock::set(1_796_000_000_000)),
+        Settings::default(),
+        folder,
+        None,
+    )
 }
 
 /// Starts one that has these members and settings; of a cluster where it has a ring.
