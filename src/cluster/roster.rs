@@ -79,6 +79,8 @@ pub struct ShownMember {
     pub is_own: bool,
 }
 
+/// From a report to a member that is leaving to the next: its end is near, and is to be seen.
+const LEAVING_MS: u64 = 500;
 /// At this age of its last answer a Nacre member that also failed twice is DOWN.
 const SILENT_MS: u64 = 8_000;
 /// Where nobody asked for the next report for that long beyond the interval, the node itself had stopped.
@@ -153,6 +155,9 @@ impl Roster {
         member.nacre = report.nacre.as_ref().map(|mark| mark.protocol);
         member.starting = report.nacre.as_ref().is_some_and(|mark| mark.starting);
         member.report = Some(report.clone());
+        if member.is_leaving() {
+            member.due = member.due.min(now.plus(LEAVING_MS));
+        }
         let is_damped = self.is_damped();
         let member = self.members.get_mut(&report.address).expect("found above");
         if !is_damped || member.answers {
@@ -172,6 +177,7 @@ impl Roster {
         let (period, standing) = (self.period_ms(), self.standing);
         let due = self.members.iter_mut().filter(|(_, member)| !member.in_flight && member.due <= now);
         due.map(|(address, member)| {
+            let period = if member.is_leaving() { period.min(LEAVING_MS) } else { period };
             (member.in_flight, member.due) = (true, now.plus(period));
             member.sent = Some(standing);
             address.clone()
