@@ -111,9 +111,9 @@ impl Registry {
             let written = self.write(&service, now, |draft| {
                 let mut taking = Taking { registry: self, draft, now, replaced: Replaced::default() };
                 if owner_here {
-                    taking.take_additions(list)
+                    taking.take_additions(list);
                 } else {
-                    taking.take_all(list)
+                    taking.take_all(list);
                 }
                 taking.replaced.changed = taking.draft.touched.list();
                 taking.replaced
