@@ -197,7 +197,7 @@ fn start(
     ring: &Arc<Two>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
     let (own, ring) = (ring.view().own.to_string(), Arc::clone(ring) as Arc<dyn Ring>);
-    in_process::start_with(Arc::new(tempfile::tempdir().unwrap()), own, Some(ring))
+    in_process::start_with(Arc::new(tempfile::tempdir().unwrap()), &own, Some(ring))
 }
 
 fn request(exchange: &Exchange) -> in_process::Sent {

@@ -64,16 +64,18 @@ pub fn start()
 pub fn start_in(
     folder: Arc<tempfile::TempDir>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
-    start_with(folder, "127.0.0.1:8848".into(), None)
+    start_with(folder, "127.0.0.1:8848", None)
 }
 
 /// Starts one of a cluster.
 pub fn start_with(
     folder: Arc<tempfile::TempDir>,
-    own_address: String,
+    own_address: &str,
     ring: Option<Arc<dyn Ring>>,
-) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
-    let cluster = Cluster::alone(Address::new(&own_address), Clock::set(1_796_000_000_000));
+) -> Node<
+    impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send + use<>,
+> {
+    let cluster = Cluster::alone(Address::new(own_address), Clock::set(1_796_000_000_000));
     start_as(folder, cluster, Settings::default(), ring)
 }
 
