@@ -18,7 +18,7 @@ use http_body_util::Full;
 use in_process::{Node, read};
 use nacre::{
     api::{V1Call, ownership::Ring, routes::Row},
-    base::java,
+    base::{clock::Clock, java},
     cluster::{Address, Cluster, Mapping, MemberState, Peer, Standing, View},
     config::Settings,
     distro::mapper::{self, Owner},
@@ -176,6 +176,9 @@ impl Ring for Two {
         });
         *view = Arc::new(View::new(view.own.clone(), Standing::Serving, peers.collect(), view.mapping));
     }
+    fn serves_nobody(&self, address: &Address) {
+        self.refused(address);
+    }
     fn answered(&self, _: &Address) {}
     fn is_member(&self, _: &V1Call) -> bool {
         false
@@ -204,7 +207,7 @@ fn start(
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
     let (own, ring) = (ring.view().own.clone(), Arc::clone(ring) as Arc<dyn Ring>);
     let folder = Arc::new(tempfile::tempdir().unwrap());
-    in_process::start_as(Cluster::alone(own), Settings::default(), folder, Some(ring))
+    in_process::start_as(Cluster::alone(own, Clock::set(0)), Settings::default(), folder, Some(ring))
 }
 
 fn request(exchange: &Exchange) -> in_process::Sent {

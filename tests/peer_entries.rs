@@ -33,20 +33,31 @@ fn at(text: &str) -> Address {
     Address::new(text)
 }
 
+/// What a Nacre node of this address reports.
+fn nacre(address: &str) -> MemberReport {
+    MemberReport::of_nacre(&at(address), NacreMark { protocol: 1, ..NacreMark::default() })
+}
+
 fn settings(set: &[&str]) -> Settings {
     let sources = Sources { set: set.iter().map(ToString::to_string).collect(), ..Sources::default() };
     load(&sources, &|_| Err(io::ErrorKind::NotFound.into())).unwrap().settings
 }
 
-/// Members of which the own one does this; the second is up.
-fn cluster(standing: Standing) -> Cluster {
-    let settings = Settings::default();
-    let mut roster = Roster::new(at(OWN), RosterSettings::from(&settings));
-    let listed: &[&str] = if standing == Standing::Removed { &[B, C] } else { &[OWN, B, C] };
-    roster.relist(&listed.iter().map(|text| at(text)).collect::<Vec<_>>(), Millis(0));
-    roster.set_standing(standing, Millis(0));
-    roster.probed(&at(B), Probe::Answered { known: true, nacre: Some(1) }, Millis(0));
-    Cluster::new(roster)
+/// Members of which the own one does this; the second is up and Nacre, the third hasn't been heard of.
+async fn cluster(standing: Standing) -> Cluster {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(&[&format!("nacos.member.list={OWN},{B},{C}")]);
+    settings.config_dir = folder.path().to_owned();
+    let settings = Arc::new(settings);
+    let found = lookup::find(&settings, at(OWN)).await.unwrap().unwrap();
+    let (cluster, _) = Cluster::new(found, &settings, Clock::set(1_796_000_000_000));
+    cluster.reported(&nacre(B), Millis(0));
+    match standing {
+        Standing::Removed => cluster.drop_members(&[at(OWN)]),
+        standing => cluster.set_standing(standing),
+    }
+    assert_eq!(cluster.view().standing, standing);
+    cluster
 }
 
 trait Stack: Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send {}
@@ -62,8 +73,8 @@ fn node(cluster: Cluster, set: &[&str]) -> Node<impl Stack + use<>> {
     node
 }
 
-fn serving() -> Node<impl Stack> {
-    node(cluster(Standing::Serving), &[])
+async fn serving() -> Node<impl Stack> {
+    node(cluster(Standing::Serving).await, &[])
 }
 
 async fn answer<S: Stack>(
@@ -111,13 +122,13 @@ async fn the_rows_of_members_answer_members_alone() {
             ("127.0.0.1:5", 403),
             ("[::1]:5", 403),
         ] {
-            let mut node = serving();
+            let mut node = serving().await;
             node.caller = caller.parse().unwrap();
             let (seen, text) = ask(&mut node, method, target, body).await;
             assert_eq!(seen, status, "{method} {target} from {caller}: {text}");
         }
     }
-    let mut node = serving();
+    let mut node = serving().await;
     node.caller = "10.0.0.3:5".parse().unwrap();
     assert_eq!(
         ask(&mut node, "GET", "/v1/ns/distro/datums", "").await.1,
@@ -138,7 +149,7 @@ async fn a_network_or_the_secret_admits_others() {
         ("192.0.2.1:5", &[("who", "secret")], 403),
         ("192.0.2.1:5", &[], 403),
     ] {
-        let mut node = node(cluster(Standing::Serving), &set);
+        let mut node = node(cluster(Standing::Serving).await, &set);
         node.caller = caller.parse().unwrap();
         let answer = answer(&mut node, "GET", "/v1/ns/distro/datums", headers, "").await;
         assert_eq!(answer.status(), status, "{caller} {headers:?}");
@@ -147,7 +158,7 @@ async fn a_network_or_the_secret_admits_others() {
 
 #[tokio::test]
 async fn what_consoles_and_clients_ask_answers_anybody() {
-    let mut node = serving();
+    let mut node = serving().await;
     assert_eq!(ask(&mut node, "POST", "/v1/ns/service?serviceName=a", "").await.0, 200);
     node.caller = "192.0.2.1:5".parse().unwrap();
     for target in [
@@ -166,24 +177,23 @@ async fn what_consoles_and_clients_ask_answers_anybody() {
 async fn only_members_bring_large_bodies() {
     let body = format!(r#"{{"x":{{"key":"x","value":null}}}}{}"#, " ".repeat(11 << 20));
     for (caller, status) in [("10.0.0.2:5", 200), ("10.0.0.3:5", 413)] {
-        let mut node = serving();
+        let mut node = serving().await;
         node.caller = caller.parse().unwrap();
         assert_eq!(ask(&mut node, "PUT", "/v1/ns/distro/datum", &body).await.0, status, "{caller}");
         assert_eq!(ask(&mut node, "PUT", "/v1/ns/instance/beat", &body).await.0, 413, "{caller}");
     }
-    let mut node = node(cluster(Standing::Serving), &["nacre.peer.max-body-bytes=12MB"]);
+    let mut node = node(cluster(Standing::Serving).await, &["nacre.peer.max-body-bytes=12MB"]);
     assert_eq!(ask(&mut node, "PUT", "/v1/ns/distro/datum", &" ".repeat(13 << 20)).await.0, 413);
 }
 
 /// A report of a Nacre node.
 fn report(address: &str) -> String {
-    let mark = NacreMark { protocol: 1, ..NacreMark::default() };
-    String::from_utf8(document::write(&MemberReport::of_nacre(&at(address), mark))).unwrap()
+    String::from_utf8(document::write(&nacre(address))).unwrap()
 }
 
 #[tokio::test]
 async fn a_report_of_a_listed_member_is_taken_and_shown() {
-    let mut node = serving();
+    let mut node = serving().await;
     let body = report(C).replace(r#""raftPort""#, r#""raftMetaData":{"a":[1]},"raftPort""#);
     let answer = answer(&mut node, "POST", "/v1/core/cluster/report", &[], body).await;
     assert_eq!(answer.headers()["x-nacre-peer"], "1");
@@ -203,7 +213,7 @@ async fn a_report_of_a_listed_member_is_taken_and_shown() {
 
 #[tokio::test]
 async fn a_report_of_another_changes_nothing() {
-    let mut node = serving();
+    let mut node = serving().await;
     let before = node.cluster.members();
     let (status, text) = ask(&mut node, "POST", "/v1/core/cluster/report", &report("10.0.0.9:8848")).await;
     assert_eq!((status, &*text), (200, r#"{"code":200,"message":null,"data":"false"}"#));
@@ -229,8 +239,12 @@ async fn a_report_of_another_changes_nothing() {
 
 #[tokio::test]
 async fn a_node_that_is_not_ready_takes_no_reports() {
-    for (standing, state) in [(Standing::Starting, Some("starting")), (Standing::Removed, None)] {
-        let mut node = node(cluster(standing), &[]);
+    for (standing, state) in [
+        (Standing::Starting, Some("starting")),
+        (Standing::Comparing, Some("starting")),
+        (Standing::Removed, None),
+    ] {
+        let mut node = node(cluster(standing).await, &[]);
         let before = node.cluster.members();
         let answer = answer(&mut node, "POST", "/v1/core/cluster/report", &[], report(C)).await;
         assert_eq!(answer.status(), 404);
@@ -238,13 +252,13 @@ async fn a_node_that_is_not_ready_takes_no_reports() {
         assert_eq!(said.as_deref(), state);
         assert_eq!(node.cluster.members(), before);
     }
-    let mut node = node(cluster(Standing::Leaving), &[]);
+    let mut node = node(cluster(Standing::Leaving).await, &[]);
     assert_eq!(ask(&mut node, "POST", "/v1/core/cluster/report", &report(C)).await.0, 200);
 }
 
 #[tokio::test]
 async fn members_are_shown_to_operators_and_clients() {
-    let mut node = serving();
+    let mut node = serving().await;
     let own = json!({
         "ip": "10.0.0.1", "port": 8848, "state": "UP", "address": OWN, "failAccessCnt": 0,
         "extendInfo": {
@@ -252,14 +266,14 @@ async fn members_are_shown_to_operators_and_clients() {
             "version": "1.4.8",
         },
     });
-    let unheard = |ip: &str, port: u16, state: &str| {
-        let raft_port = (port - 1_000).to_string();
-        json!({
-            "ip": ip, "port": port, "state": state, "address": format!("{ip}:{port}"), "failAccessCnt": 0,
-            "extendInfo": {"raftPort": raft_port},
-        })
-    };
-    let (second, third) = (unheard("10.0.0.2", 8848, "UP"), unheard("nacos-2.nacos", 8849, "DOWN"));
+    let second = json!({
+        "ip": "10.0.0.2", "port": 8848, "state": "UP", "address": B, "failAccessCnt": 0,
+        "extendInfo": {"nacre": {"protocol": 1}, "raftPort": "7848", "version": "1.4.8"},
+    });
+    let third = json!({
+        "ip": "nacos-2.nacos", "port": 8849, "state": "DOWN", "address": C, "failAccessCnt": 0,
+        "extendInfo": {"raftPort": "7849"},
+    });
     let all = json!([own, second, third]);
     assert_eq!(
         get(&mut node, "/v1/core/cluster/nodes").await,
@@ -282,12 +296,12 @@ async fn members_are_shown_to_operators_and_clients() {
 
 #[tokio::test]
 async fn a_node_that_starts_or_was_removed_says_so() {
-    let mut starting = node(cluster(Standing::Starting), &[]);
+    let mut starting = node(cluster(Standing::Starting).await, &[]);
     assert_eq!(get(&mut starting, "/v1/core/cluster/health").await["data"], "STARTING");
     let own = get(&mut starting, "/v1/core/cluster/self").await;
     assert_eq!(own["data"]["state"], "STARTING");
     assert_eq!(own["data"]["extendInfo"]["nacre"], json!({"protocol": 1, "starting": true}));
-    let mut removed = node(cluster(Standing::Removed), &[]);
+    let mut removed = node(cluster(Standing::Removed).await, &[]);
     assert_eq!(get(&mut removed, "/v1/core/cluster/health").await["data"], "DOWN");
     let own = get(&mut removed, "/v1/core/cluster/self").await;
     assert_eq!((&own["data"]["state"], &own["data"]["address"]), (&json!("DOWN"), &json!(OWN)));
@@ -306,7 +320,7 @@ async fn a_node_without_members_lists_itself() {
 
 #[tokio::test]
 async fn who_is_responsible_is_told_by_the_ring() {
-    let mut node = serving();
+    let mut node = serving().await;
     let names: Vec<String> = (0..40).map(|number| format!("a{number}")).collect();
     for name in &names {
         assert_eq!(ask(&mut node, "POST", &format!("/v1/ns/service?serviceName={name}"), "").await.0, 200);
@@ -338,7 +352,7 @@ async fn who_is_responsible_is_told_by_the_ring() {
 
 #[tokio::test]
 async fn only_listed_members_tell_of_themselves() {
-    let mut node = serving();
+    let mut node = serving().await;
     let statuses = |address: &str| format!(r#"{{"clientIP":"{address}","statuses":"{{}}"}}"#);
     for listed in [OWN, B, C] {
         let answer = ask(&mut node, "POST", "/v1/ns/service/status", &statuses(listed)).await;
@@ -359,7 +373,7 @@ async fn members_are_believed_for_whom_they_pass_requests_on() {
     let target = "/v1/ns/instance/list?serviceName=a&udpPort=5000&clientIP=8.8.8.8";
     let headers = [("x-forwarded-for", "8.8.8.8"), ("user-agent", "Nacos-Java-Client:v1.4.8")];
     for (caller, cache_millis) in [("10.0.0.2:5", 10_000), ("10.0.0.3:5", 3_000)] {
-        let mut node = serving();
+        let mut node = serving().await;
         node.caller = caller.parse().unwrap();
         let request = node.request("GET", target, &headers);
         let (_, body) = read(node.send(request).await).await;
@@ -369,10 +383,10 @@ async fn members_are_believed_for_whom_they_pass_requests_on() {
 }
 
 #[tokio::test]
-async fn who_leaves_is_down_and_the_others_are_told() {
+async fn who_leaves_is_no_member_and_the_others_are_told() {
     let third = TcpListener::bind("127.0.20.1:0").await.unwrap();
     let via = format!("nacre.peer.via={C}>{}", third.local_addr().unwrap());
-    let mut node = node(cluster(Standing::Serving), &[&via]);
+    let mut node = node(cluster(Standing::Serving).await, &[&via]);
     let told = tokio::spawn(async move {
         let mut stream = third.accept().await.unwrap().0;
         let mut request = vec![0; 4096];
@@ -383,17 +397,34 @@ async fn who_leaves_is_down_and_the_others_are_told() {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
         String::from_utf8(request[..read].to_vec()).unwrap()
     });
-    let state = |node: &Node<_>| node.cluster.view().peer(&at(B)).unwrap().state.as_str();
-    assert_eq!(state(&node), "UP");
-    let leaving = format!(r#"["{B}","10.0.0.9:1","{OWN}"]"#);
+    let leaving = format!(r#"["{B}","10.0.0.9:1"]"#);
     let answer = ask(&mut node, "POST", "/v1/core/cluster/server/leave", &leaving).await;
     assert_eq!(answer, (200, r#"{"code":200,"message":null,"data":"ok"}"#.to_owned()));
-    assert_eq!(state(&node), "DOWN");
+    assert_eq!(get(&mut node, "/v1/core/cluster/simple/nodes").await["data"], json!([OWN, C]));
     let told = told.await.unwrap();
     assert!(
         told.starts_with("POST /nacos/v1/core/cluster/server/leave?notifyOtherMembers=false HTTP/1.1\r\n")
     );
-    assert!(told.ends_with(r#"["10.0.0.1:8848","10.0.0.2:8848","10.0.0.9:1"]"#), "{told}");
+    assert!(told.ends_with(r#"["10.0.0.2:8848","10.0.0.9:1"]"#), "{told}");
+    // It was a member when it asked, and isn't any more.
+    assert_eq!(ask(&mut node, "POST", "/v1/core/cluster/server/leave", "[]").await.0, 403);
+    node.caller = "10.0.0.1:5".parse().unwrap();
     let wrong = ask(&mut node, "POST", "/v1/core/cluster/server/leave?notifyOtherMembers=maybe", "[]").await;
     assert_eq!(wrong.0, 500);
+}
+
+#[tokio::test]
+async fn the_lookup_is_switched_where_there_is_one() {
+    let mut alone = in_process::start();
+    let told = |code: u16, text: &str| (200, format!(r#"{{"code":{code},"message":"{text}","data":null}}"#));
+    let switch = "/v1/core/cluster/switch/lookup?type=";
+    let answer = ask(&mut alone, "POST", &format!("{switch}file"), "").await;
+    assert_eq!(answer, told(500, "this node serves alone"));
+    let mut node = serving().await;
+    // Nobody reads the list of this one.
+    let answer = ask(&mut node, "POST", &format!("{switch}address-server"), "").await;
+    assert_eq!(answer, told(500, "the list of members isn't read now"));
+    let answer = ask(&mut node, "POST", &format!("{switch}dns"), "").await;
+    let text = "The addressing mode exists : dns, just support : [[file, address-server]]";
+    assert_eq!(answer, told(500, text));
 }

@@ -12,16 +12,21 @@ use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    Api, V1Call, body, member,
+    Api, V1Call, body,
+    member::{self, Members},
     params::Params,
+    peers::is_listed,
     reply::{self, Refusal, Reply},
     routes::{Outcome, Pending},
 };
-use crate::cluster::{
-    Address, Peers, Standing,
-    document::{self, ReportError},
-    member::PROTOCOL,
-    peer::{PEER_HEADER, STATE_HEADER},
+use crate::{
+    cluster::{
+        Address, Peers, Standing,
+        document::{self, ReportError},
+        member::PROTOCOL,
+        peer::{PEER_HEADER, STATE_HEADER},
+    },
+    config::LookupType,
 };
 
 /// The envelope of the core's answers, fields in wire order.
@@ -49,14 +54,14 @@ fn failure(code: u16, message: &str) -> Outcome {
 
 /// GET cluster/self.
 pub fn own_member(api: &Api, _: &V1Call) -> Outcome {
-    success(member::own(api).documents().next())
+    success(Members::own(api).documents().next())
 }
 
 /// GET cluster/nodes: the members whose address begins with `keyword`.
 pub fn nodes(api: &Api, call: &V1Call) -> Outcome {
     let params = Params::of(call);
     let keyword = params.get("keyword").filter(|keyword| !keyword.trim().is_empty()).unwrap_or_default();
-    let members = member::Members::of(api);
+    let members = Members::of(api);
     let shown =
         members.documents().zip(members.addresses()).filter(|(_, address)| address.starts_with(keyword));
     success(shown.map(|(document, _)| document).collect::<Vec<_>>())
@@ -64,7 +69,7 @@ pub fn nodes(api: &Api, call: &V1Call) -> Outcome {
 
 /// GET cluster/simple/nodes.
 pub fn simple_nodes(api: &Api, _: &V1Call) -> Outcome {
-    success(member::Members::of(api).addresses().collect::<Vec<_>>())
+    success(Members::of(api).addresses().collect::<Vec<_>>())
 }
 
 /// GET cluster/health: the state of this member, which the switches don't touch.
@@ -109,9 +114,9 @@ fn not_ready(standing: Standing) -> V1Response {
     answer
 }
 
-/// POST cluster/server/leave: these members go; each is DOWN until it is heard of again, or listed no more.
+/// POST cluster/server/leave: these are no members any more, until the list changes.
 ///
-/// With `notifyOtherMembers`, which is the default, all others are told, and answered for when they have been.
+/// With `notifyOtherMembers`, which is the default, all others are told before the answer.
 pub fn leave(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let params = Params::of(call);
     let notify = params.get("notifyOtherMembers").is_none_or(|text| text.trim().is_empty())
@@ -119,11 +124,11 @@ pub fn leave(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let leaving: Vec<String> = body::json(call)?;
     let leaving: BTreeSet<Address> = leaving.iter().map(|address| Address::new(address)).collect();
     let leaving: Vec<Address> = leaving.into_iter().collect();
-    let (view, now) = (api.cluster.view(), api.clock.now());
-    for member in leaving.iter().filter(|address| view.peer(address).is_some()) {
+    let view = api.cluster.view();
+    for member in leaving.iter().filter(|address| is_listed(&view, address)) {
         tracing::info!(%member, caller = %call.peer.ip(), "told that a member leaves");
-        api.cluster.refused(member, now);
     }
+    api.cluster.drop_members(&leaving);
     let done = || RestResult::of("ok");
     let others = view.peers.iter().map(|peer| peer.address.clone());
     let others: Vec<Address> = others.filter(|address| notify && !leaving.contains(address)).collect();
@@ -147,18 +152,24 @@ async fn tell_of_leave(peers: &Peers, others: &[Address], leaving: &[Address]) {
     join_all(telling).await;
 }
 
-/// POST cluster/switch/lookup: where members are looked up is decided at start.
-pub fn switch_lookup(_: &Api, call: &V1Call) -> Outcome {
-    match Params::of(call).typed("type", "String")? {
-        "file" | "address-server" => failure(
-            500,
-            "The lookup of members is chosen at start (nacos.core.member.lookup.type), not while the server runs",
-        ),
-        other => failure(
-            500,
-            &format!("The addressing mode exists : {other}, just support : [[file, address-server]]"),
-        ),
-    }
+/// POST cluster/switch/lookup: the list of members comes from there until the next start.
+pub fn switch_lookup(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
+    let to = match Params::of(call).typed("type", "String")? {
+        "file" => LookupType::File,
+        "address-server" => LookupType::AddressServer,
+        other => {
+            let text =
+                format!("The addressing mode exists : {other}, just support : [[file, address-server]]");
+            return failure(500, &text).map(Pending::Done);
+        }
+    };
+    let cluster = api.cluster.clone();
+    Ok(Pending::Later(Box::pin(async move {
+        match cluster.switch_lookup(to).await {
+            Ok(()) => success(()),
+            Err(error) => failure(500, &error.to_string()),
+        }
+    })))
 }
 
 /// The generators of ids that the reference has; nothing here draws ids from them.

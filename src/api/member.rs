@@ -6,9 +6,7 @@
 use std::fmt::Write as _;
 
 use super::{Api, V1Call, reply::Reply, routes::Outcome};
-use crate::cluster::{
-    Address, MemberReport, MemberState, NacreMark, ShownMember, Standing, document::Document,
-};
+use crate::cluster::{MemberState, ShownMember, Standing, document::Document};
 
 /// The members at one moment.
 pub struct Members {
@@ -22,12 +20,28 @@ impl Members {
     #[must_use]
     pub fn of(api: &Api) -> Self {
         let standing = api.cluster.view_guard().standing;
-        let mut all = match standing {
-            Standing::Alone => vec![alone(api)],
-            _ => api.cluster.members(),
-        };
-        all.iter_mut().filter(|member| member.is_own).for_each(|own| note_start(api, own));
+        let mut all = api.cluster.members();
+        if standing == Standing::Alone {
+            // Nobody is there whom that would tell anything.
+            all.iter_mut().filter_map(|own| own.report.as_mut()).for_each(|report| report.nacre = None);
+        }
         Self { standing, all }
+    }
+
+    /// The node itself, listed or not.
+    #[must_use]
+    pub fn own(api: &Api) -> Self {
+        let Self { standing, all } = Self::of(api);
+        let own = all.into_iter().find(|member| member.is_own).unwrap_or_else(|| ShownMember {
+            address: api.cluster.view_guard().own.clone(),
+            state: MemberState::Down,
+            report: Some(api.cluster.own_report()),
+            failures: 0,
+            why: "it is this node, which is no member any more",
+            knows_us: None,
+            is_own: true,
+        });
+        Self { standing, all: vec![own] }
     }
 
     /// Their documents.
@@ -58,41 +72,6 @@ pub fn own_state(standing: Standing) -> &'static str {
         Standing::Alone | Standing::Serving | Standing::Leaving => "UP",
         Standing::Starting | Standing::Comparing => "STARTING",
         Standing::Removed => "DOWN",
-    }
-}
-
-/// The node itself, listed or not.
-#[must_use]
-pub fn own(api: &Api) -> Members {
-    let members = Members::of(api);
-    let standing = members.standing;
-    let own = members.all.into_iter().find(|member| member.is_own);
-    let unlisted = || {
-        let mut own = alone(api);
-        note_start(api, &mut own);
-        own
-    };
-    Members { standing, all: vec![own.unwrap_or_else(unlisted)] }
-}
-
-/// What a node without members says of itself: nothing that is for other Nacre nodes.
-fn alone(api: &Api) -> ShownMember {
-    let address = Address::new(&api.own_address);
-    let report = MemberReport::of_nacre(&address, NacreMark::default());
-    ShownMember {
-        address,
-        state: MemberState::Up,
-        report: Some(MemberReport { nacre: None, ..report }),
-        failures: 0,
-        why: "it is this node",
-        knows_us: None,
-        is_own: true,
-    }
-}
-
-fn note_start(api: &Api, own: &mut ShownMember) {
-    if let Some(report) = &mut own.report {
-        report.extend_info.insert("lastRefreshTime".to_owned(), api.node.started_ms.into());
     }
 }
 

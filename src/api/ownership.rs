@@ -38,9 +38,7 @@ pub trait Ring: Send + Sync + 'static {
     fn refused(&self, address: &Address);
 
     /// This member answers that it serves nobody now: it is starting, or removed.
-    fn serves_nobody(&self, address: &Address) {
-        self.refused(address);
-    }
+    fn serves_nobody(&self, address: &Address);
 
     /// This member answers; told once a second at most.
     fn answered(&self, address: &Address);

@@ -209,7 +209,7 @@ static ROUTES: &[Route] = &[
     context(Method::GET, "/v1/core/cluster/health", Now(core::health)),
     of_peers(context(Method::POST, "/v1/core/cluster/report", Now(core::report))),
     of_peers(context(Method::POST, "/v1/core/cluster/server/leave", Waits(core::leave))),
-    context(Method::POST, "/v1/core/cluster/switch/lookup", Now(core::switch_lookup)),
+    context(Method::POST, "/v1/core/cluster/switch/lookup", Waits(core::switch_lookup)),
     context(Method::GET, "/v1/core/ops/idInfo", Now(core::id_info)),
     context(Method::PUT, "/v1/core/ops/log", Now(core::log)),
     context(Method::POST, "/v1/core/ops/raft", Now(core::raft)),

@@ -124,7 +124,7 @@ impl Runner {
                         ms,
                         "the process stood still; the members are asked what happened meanwhile"
                     );
-                    self.exchange.distro.0.cluster.set_standing(Standing::Comparing, self.now());
+                    self.exchange.distro.0.cluster.set_standing(Standing::Comparing);
                 }
             }
         }
@@ -140,7 +140,7 @@ impl Runner {
             services = self.registry().len(),
             "data of the members loaded"
         );
-        cluster.set_standing(Standing::Serving, now);
+        cluster.set_standing(Standing::Serving);
     }
 
     fn end(&self, ended: Result<Ended, tokio::task::JoinError>, calls: &mut JoinSet<Ended>) {
@@ -154,6 +154,7 @@ impl Runner {
             self.exchange.distro.0.cluster.answered(&to, now);
         }
         let actions = self.exchange.distro.0.core.lock().answered(id, answer, self.lists(), now);
+        self.exchange.distro.0.flushed.notify_waiters();
         self.perform(actions, calls);
     }
 

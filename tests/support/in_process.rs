@@ -65,7 +65,12 @@ pub fn start()
 pub fn start_in(
     folder: Arc<tempfile::TempDir>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
-    start_as(Cluster::alone(Address::new("127.0.0.1:8848")), Settings::default(), folder, None)
+    start_as(
+        Cluster::alone(Address::new("127.0.0.1:8848"), Clock::set(1_796_000_000_000)),
+        Settings::default(),
+        folder,
+        None,
+    )
 }
 
 /// A cluster in which this node owns everything, since its peer is down.
@@ -79,6 +84,7 @@ impl Ring for Survivor {
         false
     }
     fn refused(&self, _: &Address) {}
+    fn serves_nobody(&self, _: &Address) {}
     fn answered(&self, _: &Address) {}
     fn is_member(&self, _: &V1Call) -> bool {
         false
@@ -94,7 +100,8 @@ pub fn start_as_survivor()
 -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
     let peer = Peer::new(Address::new("10.0.0.2:8848"), MemberState::Down);
     let view = View::new(Address::new("10.0.0.1:8848"), Standing::Serving, vec![peer], Mapping::Modulo);
-    let (cluster, ring) = (Cluster::alone(view.own.clone()), Arc::new(Survivor(Arc::new(view))));
+    let (cluster, ring) =
+        (Cluster::alone(view.own.clone(), Clock::set(0)), Arc::new(Survivor(Arc::new(view))));
     start_as(cluster, Settings::default(), Arc::new(tempfile::tempdir().unwrap()), Some(ring))
 }
 
