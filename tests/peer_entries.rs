@@ -13,8 +13,8 @@ use http_body_util::Full;
 use in_process::{Node, read, start_as};
 use nacre::{
     api::routes::Row,
-    base::clock::Millis,
-    cluster::{Address, Cluster, MemberReport, NacreMark, Probe, Roster, RosterSettings, Standing, document},
+    base::clock::{Clock, Millis},
+    cluster::{Address, Cluster, MemberReport, NacreMark, Standing, document, lookup},
     config::{Settings, Sources, load},
 };
 use nacre_middleware::{V1Response, collect::Routed};

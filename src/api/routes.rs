@@ -489,6 +489,9 @@ mod tests {
                 "PUT /v1/ns/distro/checksum",
                 "POST /v1/core/cluster/report",
                 "POST /v1/core/cluster/server/leave",
+                "PUT /nacre/peer/verify",
+                "PUT /nacre/peer/keys",
+                "PUT /nacre/peer/ask",
             ]
         );
     }
