@@ -2,8 +2,13 @@
 //!
 //! Source: Nacos 1.4.8 core module, member manager and lookups; naming module, distro mapper.
 
+pub mod document;
 pub mod member;
+pub mod peer;
 pub mod view;
 
-pub use member::{Address, MemberState};
-pub use view::{Mapping, Peer, Standing, View};
+pub use member::{Address, MemberReport, MemberState, NacreMark};
+pub use peer::{Evidence, PeerError, Peers};
+pub use view::{Peer, Standing, View};
+
+pub use crate::config::Mapping;

@@ -184,7 +184,7 @@ impl Applied {
             }
             Change::IdleService(service) => self.registry.forget(service.place()),
             Change::NoService(service, _) => {
-                self.registry.remove(service.place());
+                self.registry.remove(service.place(), now);
             }
             Change::Switches(switches) => self.switches.store(*switches),
             Change::Namespace(namespace) => self.namespaces.put(&namespace),

@@ -156,7 +156,7 @@ mod tests {
             r#"{"KEY":{"key":"KEY","value":{"instanceList":[{"ip":"a","port":1},{"ip":"b","port":1}]}}}"#;
         put(&registry, first).unwrap();
         let service = registry.get(PLACE).unwrap();
-        registry.set_health(&service, |instance| Some(instance.ip() != "a"));
+        registry.set_health(&service, Millis(0), |instance| Some(instance.ip() != "a"));
         let second = r#"{"KEY":{"key":"KEY","value":{"instanceList":[{"ip":"a","port":1},{"ip":"c","port":1,"healthy":false}]}}}"#;
         put(&registry, second).unwrap();
         assert_eq!(list(&registry), Some(vec![("a".into(), false), ("c".into(), false)]));

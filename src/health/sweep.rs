@@ -165,17 +165,18 @@ impl Sweeper {
             let silent = |instance: &Instance| instance.ephemeral && is_silent(instance, now);
             let decide = |instance: &Instance| silent(instance).then_some(false);
             let turned = if looks_the_same(&state, silent) {
-                // No list shows a difference, so nobody is told.
-                service.set_health(decide).map_or(0, |(turned, _)| turned)
+                // No list shows a difference, so no client is told.
+                self.registry.set_health_unseen(service, now, decide)
             } else {
-                self.registry.set_health(service, decide)
+                self.registry.set_health(service, now, decide)
             };
             self.stats.unhealthy.fetch_add(turned, Ordering::Relaxed);
             self.log(service, turned, "instances turned unhealthy: no beat");
         }
         if !gone.is_empty() {
-            let removed =
-                self.registry.remove_silent(service, &gone, |instance| verdict(instance) == Verdict::Gone);
+            let removed = self
+                .registry
+                .remove_silent(service, &gone, now, |instance| verdict(instance) == Verdict::Gone);
             self.stats.removed.fetch_add(removed, Ordering::Relaxed);
             self.log(service, removed, "instances removed: no beat");
         }
@@ -391,7 +392,7 @@ mod tests {
             }
             is_silent(instance, clock.now()).then_some(false)
         };
-        assert_eq!(sweeper.registry.set_health(&service, decide), 1);
+        assert_eq!(sweeper.registry.set_health(&service, clock.now(), decide), 1);
         swept(&sweeper);
         assert_eq!(sweeper.stats.unhealthy.load(Ordering::Relaxed), 0);
         clock.advance(20_000);
