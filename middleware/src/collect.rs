@@ -231,6 +231,9 @@ mod tests {
         fn reads_body(&self) -> bool {
             self.0
         }
+        fn is_forwarded(&self) -> bool {
+            false
+        }
     }
 
     /// Sends `body` through a layer with a limit of 8 bytes to a service that sends it back.

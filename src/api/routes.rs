@@ -59,6 +59,8 @@ pub struct Route {
     pub area: Area,
     /// Carries the headers of a controller's answer.
     pub dressed: bool,
+    /// In a cluster, only the owner of the service does it.
+    pub forwarded: bool,
     /// The endpoint.
     pub handler: Handler,
 }
@@ -107,36 +109,46 @@ impl Facts for Row {
         // Only few GET entries do; for the others a body on a GET would be read in vain.
         self.method != Method::GET || self.path == "/v1/ns/distro/datum"
     }
+
+    fn is_forwarded(&self) -> bool {
+        self.forwarded
+    }
 }
 
 const fn naming(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Naming, dressed: true, handler }
+    Route { method, path, area: Area::Naming, dressed: true, forwarded: false, handler }
+}
+
+/// A write that the owner of the service does. Source: Nacos 1.4.8 naming module, the entries that its distro filter
+/// finds marked; compat file `forward`.
+const fn owned(method: Method, path: &'static str, handler: Handler) -> Route {
+    Route { forwarded: true, ..naming(method, path, handler) }
 }
 
 const fn context(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Context, dressed: true, handler }
+    Route { method, path, area: Area::Context, dressed: true, forwarded: false, handler }
 }
 
 const fn outside(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Outside, dressed: false, handler }
+    Route { method, path, area: Area::Outside, dressed: false, forwarded: false, handler }
 }
 
 use Handler::{Now, Waits};
 
 /// Every endpoint. `/v1/ns/ops/...` is served as `/v1/ns/operator/...`, `/v1/ns/api/...` as `/v1/ns/instance/...`.
 static ROUTES: &[Route] = &[
-    naming(Method::POST, "/v1/ns/instance", Waits(instance::register)),
-    naming(Method::DELETE, "/v1/ns/instance", Waits(instance::deregister)),
-    naming(Method::PUT, "/v1/ns/instance", Waits(instance::update)),
+    owned(Method::POST, "/v1/ns/instance", Waits(instance::register)),
+    owned(Method::DELETE, "/v1/ns/instance", Waits(instance::deregister)),
+    owned(Method::PUT, "/v1/ns/instance", Waits(instance::update)),
     naming(Method::GET, "/v1/ns/instance", Now(instance::detail)),
-    naming(Method::PATCH, "/v1/ns/instance", Waits(instance::patch)),
+    owned(Method::PATCH, "/v1/ns/instance", Waits(instance::patch)),
     naming(Method::GET, "/v1/ns/instance/statuses", Now(instance::statuses)),
     naming(Method::GET, "/v1/ns/instance/list", Now(list::list)),
-    naming(Method::PUT, "/v1/ns/instance/beat", Now(beat::beat)),
-    naming(Method::PUT, "/v1/ns/instance/metadata/batch", Waits(metadata_batch::update)),
-    naming(Method::DELETE, "/v1/ns/instance/metadata/batch", Waits(metadata_batch::remove)),
+    owned(Method::PUT, "/v1/ns/instance/beat", Now(beat::beat)),
+    owned(Method::PUT, "/v1/ns/instance/metadata/batch", Waits(metadata_batch::update)),
+    owned(Method::DELETE, "/v1/ns/instance/metadata/batch", Waits(metadata_batch::remove)),
     naming(Method::GET, "/v1/ns/api/srvIPXT", Now(legacy::srv_ipxt)),
-    naming(Method::GET, "/v1/ns/api/clientBeat", Now(legacy::client_beat)),
+    owned(Method::GET, "/v1/ns/api/clientBeat", Now(legacy::client_beat)),
     naming(Method::GET, "/v1/ns/api/allDomNames", Now(legacy::all_dom_names)),
     naming(Method::POST, "/v1/ns/service", Waits(service::create)),
     naming(Method::PUT, "/v1/ns/service", Waits(service::update)),
@@ -152,8 +164,8 @@ static ROUTES: &[Route] = &[
     naming(Method::GET, "/v1/ns/catalog/instances", Now(catalog::instances)),
     naming(Method::GET, "/v1/ns/catalog/rt/service", Now(catalog::check_times)),
     naming(Method::PUT, "/v1/ns/cluster", Waits(cluster::update)),
-    naming(Method::PUT, "/v1/ns/health", Waits(health::update)),
-    naming(Method::PUT, "/v1/ns/health/instance", Waits(health::update)),
+    owned(Method::PUT, "/v1/ns/health", Waits(health::update)),
+    owned(Method::PUT, "/v1/ns/health/instance", Waits(health::update)),
     naming(Method::GET, "/v1/ns/health/server", Now(health::server)),
     // The reference's first filter knows this path, its framework doesn't.
     naming(Method::GET, "/v1/ns/healthcheckers", Now(unrouted::not_found)),
@@ -234,7 +246,7 @@ mod special {
 
     const fn row(area: Area, path: &'static str, dressed: bool, handler: super::Handler) -> Route {
         // The method is of no account here; GET leaves bodies unread.
-        Route { method: Method::GET, path, area, dressed, handler }
+        Route { method: Method::GET, path, area, dressed, forwarded: false, handler }
     }
 
     /// The labels of these rows and of [`super::PROMETHEUS`], each once.
@@ -391,6 +403,31 @@ mod tests {
             assert_eq!(label("GET", path), "refused-path", "{path}");
         }
         assert_eq!(label("GET", "/nacos/v1/ns/service%2Flist"), "bad-request");
+    }
+
+    #[test]
+    fn the_writes_of_instances_are_the_owners_and_nothing_else() {
+        let rows: Vec<String> = ROUTES
+            .iter()
+            .filter(|route| route.forwarded)
+            .map(|route| format!("{} {}", route.method, &route.path["/v1/ns".len()..]))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                "POST /instance",
+                "DELETE /instance",
+                "PUT /instance",
+                "PATCH /instance",
+                "PUT /instance/beat",
+                "PUT /instance/metadata/batch",
+                "DELETE /instance/metadata/batch",
+                "GET /api/clientBeat",
+                "PUT /health",
+                "PUT /health/instance",
+            ]
+        );
+        assert!(special::ALL.iter().all(|route| !route.forwarded));
     }
 
     #[test]
