@@ -51,7 +51,7 @@ fn every_promise_can_be_seen_broken() {
         (Flaw::CallsStrangers, &["stranger"], true),
         (Flaw::Hoards, &["unbounded"], true),
         (Flaw::RefusesAll, &["refused"], true),
-        (Flaw::NeverServes, &["idle"], true),
+        (Flaw::NeverServes, &["idle", "refused"], true),
         (Flaw::KeepsTheDark, &["ring"], false),
         (Flaw::StartsEmpty, &["incomplete start"], false),
     ] {
