@@ -1,0 +1,3 @@
+//! Where the list of members comes from.
+
+pub mod list;
