@@ -20,19 +20,23 @@ use crate::{
     base::json,
     distro::{
         accept::{AcceptError, accept},
-        codec::{Data, ShownData},
+        bodies::{Dialect, Outgoing, ShownData},
+        codec::Data,
         key::{self, Key},
     },
-    model::Service,
+    model::{Service, State},
 };
 
 impl From<AcceptError> for Refusal {
     fn from(error: AcceptError) -> Self {
         match error {
             AcceptError::Name(_) => Self::illegal(error),
-            AcceptError::Empty | AcceptError::Key(_) | AcceptError::NoKey(_) | AcceptError::Field(..) => {
-                Self::failed(error)
-            }
+            AcceptError::Empty
+            | AcceptError::Key(_)
+            | AcceptError::NoKey(_)
+            | AcceptError::OtherKey(_)
+            | AcceptError::Unreadable(..)
+            | AcceptError::Field(..) => Self::failed(error),
         }
     }
 }
@@ -60,23 +64,38 @@ pub fn get_datum(api: &Api, call: &V1Call) -> Outcome {
         Key::Other | Key::Broken => None,
     };
     let services: Vec<Arc<Service>> = keys.split(',').filter_map(find).collect();
-    Ok(octets(api, &services))
+    let data: Vec<_> = services.iter().map(|service| whole(service, service.state())).collect();
+    Ok(octets(api, &data, dialect(api, call)))
 }
 
-/// GET datums: all ephemeral lists that aren't empty.
+/// GET datums: all ephemeral lists that aren't empty, and for a Nacre member what is remembered of empty ones.
 pub fn get_datums(api: &Api, call: &V1Call) -> Outcome {
     check_own_host(call.peer)?;
-    let mut services = Vec::new();
+    let dialect = dialect(api, call);
+    let mut data = Vec::new();
     api.registry.for_each(|service| {
-        if !service.state().ephemeral.is_empty() {
-            services.push(Arc::clone(service));
+        let state = service.state();
+        if !state.ephemeral.is_empty() || dialect == Dialect::Nacre && !state.gone.is_empty() {
+            data.push(whole(service, state));
         }
     });
-    Ok(octets(api, &services))
+    Ok(octets(api, &data, dialect))
 }
 
-fn octets(api: &Api, services: &[Arc<Service>]) -> Reply {
-    let json = json::to_bytes(&ShownData { services, at: api.clock.reading() });
+/// Stamps and tombstones are for members of a cluster that show that they are Nacre.
+fn dialect(api: &Api, call: &V1Call) -> Dialect {
+    match api.registry.is_shared() && call.head.headers.contains_key("x-nacre-peer") {
+        true => Dialect::Nacre,
+        false => Dialect::Legacy,
+    }
+}
+
+fn whole(service: &Service, state: Arc<State>) -> Outgoing {
+    Outgoing { service: service.key.clone(), state: Some(state), newer_than: None }
+}
+
+fn octets(api: &Api, data: &[Outgoing], dialect: Dialect) -> Reply {
+    let json = json::to_bytes(&ShownData { data, dialect, at: api.clock.reading() });
     let media_type = HeaderValue::from_static("application/octet-stream");
     Reply::Whole(Box::new(reply::typed_response(StatusCode::OK, media_type, V1Body::sized(json))))
 }

@@ -3,12 +3,15 @@
 //! Source: Nacos 1.4.8 core module, member manager and lookups; naming module, distro mapper.
 
 pub mod document;
+pub mod doorkeeper;
 pub mod lookup;
 pub mod member;
 pub mod peer;
+pub mod proof;
 pub mod roster;
 pub mod view;
 
+pub use doorkeeper::Doorkeeper;
 pub use member::{Address, MemberReport, MemberState, NacreMark};
 pub use peer::{Evidence, PeerError, Peers};
 pub use roster::{Probe, Roster, RosterSettings, ShownMember};

@@ -105,6 +105,22 @@ impl From<CallError> for PeerError {
     }
 }
 
+/// What a member says to a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportAnswer {
+    /// This node is in its list.
+    pub listed: bool,
+    /// It is a Nacre node that speaks this protocol.
+    pub nacre: Option<u32>,
+}
+
+/// The number of the protocol of the Nacre node that sent these headers.
+#[must_use]
+pub fn protocol_of(headers: &HeaderMap) -> Option<u32> {
+    let number = headers.get(PEER_HEADER)?.to_str().ok()?.parse().ok();
+    number.filter(|number| *number > 0)
+}
+
 /// How long the calls may take and what their answers may weigh.
 #[derive(Clone, Debug)]
 struct Limits {
@@ -169,12 +185,12 @@ impl Peers {
         &self.0.headers
     }
 
-    /// Tells `to` about this node; gives whether `to` has this node in its list.
+    /// Tells `to` about this node.
     ///
     /// # Errors
     /// [`PeerError::Malformed`] too where the answer isn't the reference's envelope, [`PeerError::Refused`] too where
     /// the envelope's code isn't 200: both count as failures in 1.x.
-    pub async fn report(&self, to: &Address, report: &MemberReport) -> Result<bool, PeerError> {
+    pub async fn report(&self, to: &Address, report: &MemberReport) -> Result<ReportAnswer, PeerError> {
         #[derive(Deserialize)]
         struct Envelope {
             code: u16,
@@ -183,13 +199,14 @@ impl Peers {
         }
         let mut call = self.in_context(Method::POST, "/v1/core/cluster/report", document::write(report));
         call.headers_mut().insert("nacos-server", HeaderValue::from_static(VERSION));
-        let answer = self.send(to, call, self.0.limits.report, MAX_PLAIN).await?;
-        let envelope: Envelope = read(&answer)?;
+        let answer = self.send_whole(to, call, self.0.limits.report, MAX_PLAIN).await?;
+        let envelope: Envelope = read(answer.body())?;
         if envelope.code != 200 {
             let status = StatusCode::from_u16(envelope.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             return Err(PeerError::Refused(status, envelope.message.unwrap_or_default()));
         }
-        Ok(envelope.data.is_some_and(|data| data == "true" || data == true))
+        let listed = envelope.data.is_some_and(|data| data == "true" || data == true);
+        Ok(ReportAnswer { listed, nacre: protocol_of(answer.headers()) })
     }
 
     /// Hands data to `to` (a map of keys and data as JSON); gives its answer, which is `ok` from a 1.x member.
@@ -371,11 +388,19 @@ impl Peers {
         timeout: Duration,
         max_answer: usize,
     ) -> Result<Bytes, PeerError> {
+        self.send_whole(to, call, timeout, max_answer).await.map(Response::into_body)
+    }
+
+    /// A good answer.
+    async fn send_whole(
+        &self,
+        to: &Address,
+        call: Request<Bytes>,
+        timeout: Duration,
+        max_answer: usize,
+    ) -> Result<Response<Bytes>, PeerError> {
         let answer = self.0.client.send(to.as_str(), call, timeout, max_answer).await?;
-        match refusal(&answer) {
-            None => Ok(answer.into_body()),
-            Some(error) => Err(error),
-        }
+        refusal(&answer).map_or(Ok(answer), Err)
     }
 }
 
