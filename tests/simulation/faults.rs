@@ -188,11 +188,12 @@ pub struct Script {
     /// Until when the list is being changed.
     list_busy: At,
     steps: Vec<Step>,
+    troubles: Vec<(At, At)>,
 }
 
 impl Script {
-    /// All steps in order of time.
-    pub fn steps(plan: &Plan, random: Random) -> Vec<Step> {
+    /// All steps in order of time, and from when until when faults last.
+    pub fn steps(plan: &Plan, random: Random) -> (Vec<Step>, Vec<(At, At)>) {
         let mut script = Self {
             random,
             plan: plan.clone(),
@@ -200,19 +201,24 @@ impl Script {
             members: (0..plan.listed).collect(),
             list_busy: 0,
             steps: Vec::new(),
+            troubles: Vec::new(),
         };
         for _ in 0..plan.at_once {
             let mut at = plan.from + script.random.below(5 * SECOND);
             while at < plan.healed - 3 * SECOND {
                 let kind = *script.random.pick(&plan.kinds);
                 let end = script.fault(kind, at);
+                // A clock that jumps is no reason for anything.
+                if let Some(end) = end.filter(|_| kind != Kind::Skew) {
+                    script.troubles.push((at, end));
+                }
                 let pause = if script.random.chance(300) { 8 * SECOND } else { SECOND };
                 at = end.unwrap_or(at) + script.random.between(100 * MS, pause);
             }
         }
         let mut steps = script.steps;
         steps.sort_by_key(|step| step.at);
-        steps
+        (steps, script.troubles)
     }
 
     fn put(&mut self, at: At, act: Act, kind: Option<Kind>) {
@@ -422,7 +428,7 @@ impl Script {
 fn every_fault_has_healed_at_the_end() {
     for seed in 0..300 {
         let plan = Plan::of_seed(seed);
-        let steps = Script::steps(&plan, Random::new(seed, 2));
+        let (steps, _) = Script::steps(&plan, Random::new(seed, 2));
         let (mut stopped, mut frozen, mut links) = (vec![false; plan.nodes], vec![0; plan.nodes], 0);
         for step in &steps {
             assert!(step.at <= plan.healed);

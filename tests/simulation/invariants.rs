@@ -23,6 +23,7 @@
 
 use super::{
     coverage::Coverage,
+    faults::Plan,
     reach::Reach,
     seam::{At, Fleet, NEVER, NodeId, SECOND, Seen, Sizes},
     truth::{Truth, Will},
@@ -91,10 +92,10 @@ pub struct Judge {
     legacy_changed: Vec<At>,
     /// Since when no node shows an unwanted instance; [`NEVER`] while one does.
     gone: Vec<At>,
-    /// When the last fault began or ended.
-    pub disturbed: At,
+    /// From when until when faults last.
+    troubles: Vec<(At, At)>,
     /// When all faults have ended for good.
-    pub healed: At,
+    healed: At,
     unequal_since: Vec<At>,
     members: Vec<NodeId>,
     /// The first that was found.
@@ -109,8 +110,9 @@ pub const CALM: At = 15 * SECOND;
 pub const LIST_DELAY: At = 2 * SECOND;
 
 impl Judge {
-    /// A judge of so many nodes, those of 1.x among them named.
-    pub fn new(nodes: usize, legacy: &[NodeId], fleet: &Fleet, healed: At) -> Self {
+    /// A judge of a run as planned, in which faults last from when until when `troubles` says.
+    pub fn new(plan: &Plan, fleet: &Fleet, troubles: Vec<(At, At)>) -> Self {
+        let nodes = plan.nodes;
         let watched = || Watched {
             serves: false,
             started: 0,
@@ -123,12 +125,12 @@ impl Judge {
         };
         Self {
             watched: (0..nodes).map(|_| watched()).collect(),
-            legacy: (0..nodes).map(|node| legacy.contains(&node)).collect(),
+            legacy: (0..nodes).map(|node| plan.legacy.contains(&node)).collect(),
             owner_changed: vec![0; fleet.services.len()],
             legacy_changed: vec![0; fleet.services.len()],
             gone: vec![NEVER; fleet.specs.len()],
-            disturbed: 0,
-            healed,
+            troubles,
+            healed: plan.healed,
             unequal_since: vec![NEVER; fleet.services.len()],
             members: Vec::new(),
             verdict: None,
@@ -362,8 +364,15 @@ impl Judge {
         }
     }
 
-    fn is_calm_since(&self, now: At) -> At {
-        if now >= self.disturbed + CALM { self.disturbed + CALM } else { NEVER }
+    /// Since when no fault has been under way; [`NEVER`] while one is.
+    fn undisturbed_since(&self, now: At) -> At {
+        let begun = self.troubles.iter().filter(|(start, _)| *start <= now);
+        begun.fold(0, |since, (_, end)| if *end >= now { NEVER } else { since.max(*end) })
+    }
+
+    fn calm_since(&self, now: At) -> At {
+        let since = self.undisturbed_since(now).saturating_add(CALM);
+        if since <= now { since } else { NEVER }
     }
 
     fn look_for_late(&mut self, scene: Scene<'_>, instance: usize) {
@@ -372,7 +381,7 @@ impl Judge {
         if fact.born == NEVER || !fact.has_beaten(spec, 10 * SECOND, now, |_| true) {
             return;
         }
-        let calm = self.is_calm_since(now);
+        let calm = self.calm_since(now);
         for node in 0..self.watched.len() {
             let watched = &self.watched[node];
             if watched.showings[instance].since != NEVER
@@ -406,7 +415,7 @@ impl Judge {
 
     fn look_for_left(&mut self, scene: Scene<'_>, instance: usize, left: At, by: NodeId) {
         let (now, service) = (scene.now, scene.fleet.specs[instance].service);
-        let calm = self.is_calm_since(now);
+        let calm = self.calm_since(now);
         for node in 0..self.watched.len() {
             let watched = &self.watched[node];
             if watched.showings[instance].since == NEVER || !self.members.contains(&node) {
@@ -476,7 +485,7 @@ impl Judge {
                     && watched.members.contains(&other)
                     && self.watched[other].members.contains(&node)
                     && since(watched.members_since.max(self.watched[other].members_since), 10);
-                if !is_owner && agree && since(self.disturbed.max(scene.reach.clear(node, other)), 10) {
+                if !is_owner && agree && since(self.undisturbed_since(now).max(scene.reach.clear(node, other)), 10) {
                     let text = format!("{node} doesn't hold {other} for an owner, which it reaches");
                     return self.accuse(now, "ring", None, text);
                 }
@@ -536,7 +545,7 @@ impl Judge {
 
     /// A client was refused, or got no answer.
     pub fn refuses(&mut self, now: At, service: usize, text: impl FnOnce() -> String) {
-        if self.is_calm_since(now) <= now {
+        if self.calm_since(now) <= now {
             self.accuse(now, "refused", Some(service), text());
         }
     }
@@ -546,7 +555,7 @@ impl Judge {
         let (instances, services) = (scene.fleet.specs.len(), scene.fleet.services.len());
         let peers = self.watched.len();
         let is_kept_long = sizes.oldest_tombstone_ms > 80_000
-            && scene.now > self.disturbed + 40 * SECOND
+            && scene.now > self.undisturbed_since(scene.now).saturating_add(40 * SECOND)
             && scene.now > scene.reach.serving(node).saturating_add(40 * SECOND);
         if sizes.tombstones > instances
             || sizes.tasks > services * peers

@@ -9,9 +9,14 @@
 mod clients;
 mod coverage;
 mod faults;
+mod forwarding;
 mod history;
 mod host;
 mod invariants;
+mod keeper;
+mod messages;
+mod nacre_node;
+mod nacre_tests;
 mod network;
 mod random;
 mod reach;

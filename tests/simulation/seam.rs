@@ -269,6 +269,10 @@ pub trait SimNode: Sized {
         text.truncate(200);
         text
     }
+    /// Whether a call that is about no service is told in the history.
+    fn is_rare(_: &Self::Call) -> bool {
+        false
+    }
     /// The services that a call is about, for the history.
     fn concerns(call: &Self::Call, fleet: &Fleet) -> Vec<usize>;
 }

@@ -108,18 +108,36 @@ pub struct World<N: SimNode> {
     outbox: OutboxOf<N>,
     changed: Vec<usize>,
     seed: u64,
+    /// Events at this very moment.
+    stands: u32,
+}
+
+impl<N: SimNode> Event<N> {
+    fn word(&self) -> String {
+        match self {
+            Self::Wake(node, _) => format!("{node} wakes"),
+            Self::Request(node, _) => format!("{node} is called"),
+            Self::Answer(node, ..) => format!("{node} is answered"),
+            Self::Told(client, ..) => format!("client {client} is told"),
+            Self::Turn(client, _) => format!("client {client} has its turn"),
+            Self::Step(_) | Self::Read(..) | Self::Kill(..) | Self::Start(_) | Self::Look => {
+                "something else".to_string()
+            }
+        }
+    }
 }
 
 impl<N: SimNode> World<N> {
     /// Runs a seed as planned.
     pub fn run(seed: u64, plan: Plan, is_told: bool) -> Outcome {
-        let steps = Script::steps(&plan, Random::new(seed, 2));
-        let mut world = Self::new(seed, plan, steps, is_told);
+        let mut world = Self::new(seed, plan, is_told);
         while world.judge.verdict.is_none() {
             let Some(entry) = world.queue.pop() else { break };
             if entry.at > world.plan.end {
                 break;
             }
+            world.stands = if entry.at == world.now { world.stands + 1 } else { 0 };
+            assert!(world.stands < 100_000, "time stands still at {} us: {}", world.now, entry.event.word());
             world.now = entry.at;
             world.happens(entry.event);
         }
@@ -130,7 +148,8 @@ impl<N: SimNode> World<N> {
         Outcome { violation: world.judge.verdict, coverage: world.judge.coverage, history: world.history }
     }
 
-    fn new(seed: u64, plan: Plan, steps: Vec<Step>, is_told: bool) -> Self {
+    fn new(seed: u64, plan: Plan, is_told: bool) -> Self {
+        let (steps, troubles) = Script::steps(&plan, Random::new(seed, 2));
         let fleet = Arc::new(clients::fleet(SERVICES, CLIENTS, &mut Random::new(seed, 3)));
         let temper = Temper {
             from: 12 * SECOND,
@@ -155,7 +174,7 @@ impl<N: SimNode> World<N> {
             known: (0..plan.listed).collect(),
             truth: Truth::new(&fleet),
             members: (0..plan.listed).collect(),
-            judge: Judge::new(plan.nodes, &plan.legacy, &fleet, plan.healed),
+            judge: Judge::new(&plan, &fleet, troubles),
             history: History::new(is_told),
             random: Random::new(seed, 6),
             outbox: OutboxOf::<N>::default(),
@@ -165,6 +184,7 @@ impl<N: SimNode> World<N> {
             plan,
             temper,
             seed,
+            stands: 0,
         };
         world.judge.listed(&world.members);
         for node in 0..world.plan.listed {
@@ -402,6 +422,9 @@ impl<N: SimNode> World<N> {
             return;
         }
         host.pending.retain(|pending| *pending != id);
+        if let Err(fault) = &outcome {
+            self.history.note(self.now, None, || format!("{node} #{id}: {fault:?}"));
+        }
         let reading = host.reading(self.now);
         let Some(running) = &mut host.node else { return };
         running.answered(reading, id, outcome, &mut self.outbox);
@@ -442,8 +465,11 @@ impl<N: SimNode> World<N> {
         if self.history.is_kept() {
             let text = N::describe(&call.call, &self.fleet);
             let services = N::concerns(&call.call, &self.fleet);
-            for service in services {
-                self.history.note(self.now, Some(service), || format!("{node} -> {to} #{id}: {text}"));
+            for service in &services {
+                self.history.note(self.now, Some(*service), || format!("{node} -> {to} #{id}: {text}"));
+            }
+            if services.is_empty() && N::is_rare(&call.call) {
+                self.history.note(self.now, None, || format!("{node} -> {to} #{id}: {text}"));
             }
         }
         self.hosts[node].pending.push(id);
@@ -539,10 +565,6 @@ impl<N: SimNode> World<N> {
             Some(kind) => format!("* {kind:?}: {act:?}"),
             None => format!("* {act:?}"),
         });
-        // A clock that jumps disturbs no promise.
-        if !matches!(act, Act::Skew(..)) {
-            self.judge.disturbed = self.now;
-        }
         match act {
             Act::Stop(node) => self.stop(node),
             Act::Start(node) => {
