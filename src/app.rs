@@ -357,6 +357,7 @@ fn spawn_health(
         registry: Arc::clone(&registry),
         changes: Arc::clone(changes),
         switches: Arc::clone(&applied.switches),
+        distro: None,
         may_remove: settings.naming.expire_instance,
         stats: Arc::clone(&stats),
     };

@@ -11,7 +11,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("cluster", &[]),
     ("distro", &["model", "cluster"]),
     ("cp", &["model"]),
-    ("health", &["model", "cp"]),
+    ("health", &["model", "cp", "distro"]),
     ("push", &["model"]),
     ("api", &["model", "distro", "cp", "health", "push", "observe"]),
     ("stack", &["api", "observe"]),

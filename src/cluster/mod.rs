@@ -4,6 +4,7 @@
 
 pub mod document;
 pub mod doorkeeper;
+pub mod handle;
 pub mod lookup;
 pub mod member;
 pub mod peer;
@@ -12,6 +13,7 @@ pub mod roster;
 pub mod view;
 
 pub use doorkeeper::Doorkeeper;
+pub use handle::Cluster;
 pub use member::{Address, MemberReport, MemberState, NacreMark};
 pub use peer::{Evidence, PeerError, Peers};
 pub use roster::{Probe, Roster, RosterSettings, ShownMember};

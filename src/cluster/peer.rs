@@ -334,6 +334,15 @@ impl Peers {
         self.send(to, call, self.0.limits.verify, self.0.limits.max_data).await
     }
 
+    /// Asks a Nacre member about silent instances (`PUT /nacre/peer/ask`, JSON both ways).
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn ask(&self, to: &Address, body: Bytes) -> Result<Bytes, PeerError> {
+        let call = self.call(Method::PUT, "/nacre/peer/ask", body);
+        self.send(to, call, self.0.limits.verify, self.0.limits.max_data).await
+    }
+
     /// Compares keys with a Nacre member (`PUT /nacre/peer/keys`, JSON both ways).
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! What the rest of the server holds of the protocol.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -30,6 +30,8 @@ use crate::{
 pub struct Distro(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
+    /// This node.
+    pub own: Address,
     pub cluster: Cluster,
     pub lists: Lists,
     pub clock: Clock,
@@ -40,6 +42,9 @@ pub(super) struct Inner {
     boot: u64,
     /// When the protocol was driven last.
     driven: AtomicU64,
+    pub health: super::legacy::Health,
+    /// What went wrong with members lately.
+    failures: Mutex<Failures>,
     settled: Mutex<VecDeque<ServiceKey>>,
     any_settled: Notify,
 }
@@ -49,14 +54,18 @@ impl Distro {
     #[must_use]
     pub fn new(cluster: Cluster, registry: Arc<Registry>, clock: Clock, rhythm: Rhythm, boot: u64) -> Self {
         let (view, now) = (cluster.view(), clock.now());
+        let own = view.own.clone();
         Self(Arc::new(Inner {
             core: Mutex::new(Core::new(rhythm, view, now)),
+            own: own,
             cluster,
             lists: Lists(registry),
             clock,
             woken: Notify::new(),
             boot,
             driven: AtomicU64::new(now.0),
+            health: super::legacy::Health::default(),
+            failures: Mutex::default(),
             settled: Mutex::default(),
             any_settled: Notify::new(),
         }))
@@ -107,6 +116,22 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
+    /// Every member gets these services whole.
+    pub fn send_to_all(&self, keys: impl IntoIterator<Item = ServiceKey>) {
+        let (mut core, now) = (self.0.core.lock(), self.0.clock.now());
+        for key in keys {
+            core.changed(&key, now);
+        }
+        self.0.woken.notify_one();
+    }
+
+    /// Logs what went wrong with a member, once a minute for each of them and each text.
+    pub(super) fn note_failure(&self, member: &Address, text: &str) {
+        if self.0.failures.lock().pass(member, text, self.0.clock.now()) {
+            tracing::warn!(%member, "data of the member or for it: {text}");
+        }
+    }
+
     /// An owner compares what it owns with what is here, and tells of silence.
     #[must_use]
     pub fn verify(&self, asked: &Verify) -> Verified {
@@ -134,6 +159,29 @@ impl Distro {
     #[must_use]
     pub fn heard(&self, asked: &Ask) -> Heard {
         Heard { beats: silence::younger(&self.0.lists.0, &asked.silent, self.0.clock.now()) }
+    }
+}
+
+/// Which failures of which members have been told, and when.
+#[derive(Default)]
+struct Failures(BTreeMap<(Address, String), Millis>);
+
+impl Failures {
+    /// Time between two lines about the same, in milliseconds.
+    const AGAIN_MS: u64 = 60_000;
+    /// Kinds that are remembered; beyond it nothing is told until some are old.
+    const MOST: usize = 1_000;
+
+    /// Whether this is to be told now.
+    fn pass(&mut self, member: &Address, text: &str, now: Millis) -> bool {
+        let kind = (member.clone(), text.chars().take(64).collect());
+        if self.0.get(&kind).is_some_and(|told| now.since(*told) < Self::AGAIN_MS) {
+            return false;
+        }
+        if self.0.len() >= Self::MOST {
+            self.0.retain(|_, told| now.since(*told) < Self::AGAIN_MS);
+        }
+        self.0.len() < Self::MOST && self.0.insert(kind, now).is_none_or(|told| now > told)
     }
 }
 

@@ -8,16 +8,23 @@
 pub mod accept;
 pub mod batch;
 pub mod bodies;
+pub mod checksum;
 pub mod codec;
 pub mod core;
 pub mod data;
 pub mod documents;
+pub mod exchange;
+pub mod handle;
 pub mod key;
+pub mod legacy;
 pub mod lists;
 pub mod load;
 pub mod mapper;
 pub mod outbox;
+pub mod runner;
 pub mod silence;
 pub mod takeover;
 pub mod verify;
 pub mod whole_instance;
+
+pub use handle::Distro;

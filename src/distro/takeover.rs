@@ -24,8 +24,11 @@ pub fn take_over(registry: &Registry, before: &View, after: &View, now: Millis) 
         if was == is {
             return;
         }
-        let from_legacy = matches!(was, Owner::Peer(address)
-            if before.peer(address).is_some_and(|peer| peer.nacre.is_none()));
+        let former = match was {
+            Owner::Peer(address) => before.peer(address),
+            Owner::Here | Owner::Nobody => None,
+        };
+        let from_legacy = former.is_some_and(|peer| peer.nacre.is_none());
         if is == Owner::Here {
             service.give_grace(now.plus(GRACE_MS));
             taken += 1;
@@ -33,7 +36,7 @@ pub fn take_over(registry: &Registry, before: &View, after: &View, now: Millis) 
                 renew_once(service, now);
             }
         }
-        if !from_legacy {
+        if former.is_some_and(|peer| peer.nacre.is_some()) {
             silence::forget_late(service);
         }
     });
@@ -84,7 +87,8 @@ mod tests {
         let (mut graced, mut renewed) = (0, 0);
         registry.for_each(|service| {
             graced += usize::from(service.grace_until() == now.plus(GRACE_MS));
-            renewed += service.state().ephemeral.iter().filter(|instance| instance.last_beat() == now).count();
+            renewed +=
+                service.state().ephemeral.iter().filter(|instance| instance.last_beat() == now).count();
         });
         (graced, renewed)
     }
@@ -92,7 +96,8 @@ mod tests {
     #[test]
     fn a_new_owner_gives_grace_for_what_it_took_over_only() {
         let (registry, up, down) = (registry(), MemberState::Up, MemberState::Down);
-        let (three, two) = (view(&[(2, up, Some(1)), (3, up, Some(1))]), view(&[(2, down, Some(1)), (3, up, Some(1))]));
+        let (three, two) =
+            (view(&[(2, up, Some(1)), (3, up, Some(1))]), view(&[(2, down, Some(1)), (3, up, Some(1))]));
         let now = START.plus(60_000);
         let owned = |view: &View| {
             let mut count = 0;

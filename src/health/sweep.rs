@@ -23,8 +23,8 @@ use crate::{
     },
     distro::Distro,
     model::{
-        Instance, Registry, Service, ServiceKey, State, change::Changes, list::is_protected, service::GRID_MS,
-        switches::Switchboard,
+        Instance, Registry, Service, ServiceKey, State, change::Changes, list::is_protected,
+        service::GRID_MS, switches::Switchboard,
     },
 };
 
