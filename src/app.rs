@@ -249,8 +249,9 @@ fn start(
         body_timeout: settings.http.body_timeout,
         max_collecting_bytes: settings.http.max_collecting_bytes,
     };
+    let forwarder = stack::alone(&api);
     let server = Server {
-        service: stack::v1::<Incoming>(api, limits),
+        service: stack::v1::<Incoming>(api, limits, forwarder),
         table: Arc::new(Table::new(context_path).with_prometheus(settings.server.prometheus_endpoint)),
         settings: settings.http.clone(),
         connections: &meters.connections,

@@ -13,7 +13,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("cp", &["model"]),
     ("health", &["model", "cp", "distro"]),
     ("push", &["model"]),
-    ("api", &["model", "distro", "cp", "health", "push", "observe"]),
+    ("api", &["model", "cluster", "distro", "cp", "health", "push", "observe"]),
     ("stack", &["api", "observe"]),
     ("server", &["api", "observe"]),
 ];

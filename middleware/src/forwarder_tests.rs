@@ -233,7 +233,11 @@ struct Node {
 impl Node {
     fn new(cluster: Cluster, script: impl Fn(&Outgoing) -> Does + Send + Sync + 'static) -> Self {
         let wire = Wire::new(script);
-        let own = Own { address: HeaderValue::from_static("10.0.0.1:8848"), process: 10 };
+        let own = Own {
+            address: HeaderValue::from_static("10.0.0.1:8848"),
+            process: 10,
+            headers: http::HeaderMap::new(),
+        };
         let forwarder = Forwarder::new(cluster.clone(), wire.clone(), own, BOUNDS);
         Self { cluster, wire, forwarder }
     }

@@ -9,7 +9,7 @@ use std::{fmt::Write as _, net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri,
     header::{self, Entry},
     request::Parts,
     uri::PathAndQuery,
@@ -42,7 +42,7 @@ const MOST_URI_BYTES: usize = 65_534;
 pub struct Outgoing {
     /// `host:port` of the member.
     pub to: Arc<str>,
-    /// Without `Host` and lengths, which the client writes. Its URI is a path and a query.
+    /// Without `Host` and the length of a body, which the client writes. Its URI is a path and a query.
     pub request: Request<Bytes>,
     /// The path and the query where they are too long for a URI, which then holds the path alone; up to
     /// [`MOST_LINE_BYTES`].
@@ -56,6 +56,8 @@ pub struct Own {
     pub address: HeaderValue,
     /// A number that no other process has.
     pub process: u64,
+    /// What every call to a member carries besides: who calls, and the proof of it.
+    pub headers: HeaderMap,
 }
 
 /// Reads parameters as the endpoints do.
@@ -124,6 +126,10 @@ pub fn to_legacy<F>(
     headers.insert(header::USER_AGENT, OWN_AGENT);
     sign(&mut headers, call, own, believes_chain);
     let body = if carries_form(&call.head) { Bytes::new() } else { call.body.clone() };
+    if body.is_empty() && call.head.method != Method::DELETE {
+        // As the reference does; clients leave it out.
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
     let is_long = text.len() > MOST_URI_BYTES;
     let uri = if is_long { path } else { &text };
     // Both were part of a URI, or are encoded.
@@ -228,6 +234,9 @@ fn copied(head: &Parts, replaced: &[&HeaderName]) -> HeaderMap {
 
 /// Says who passes it on, and for whom.
 fn sign<F>(headers: &mut HeaderMap, call: &Call<F>, own: &Own, believes_chain: bool) {
+    for (name, value) in &own.headers {
+        headers.insert(name.clone(), value.clone());
+    }
     headers.insert(SOURCE.clone(), own.address.clone());
     let chain = call.head.headers.get_all(&FORWARDED_FOR);
     let chain = chain.iter().filter(|_| believes_chain);
@@ -291,7 +300,9 @@ mod tests {
     }
 
     fn own() -> Own {
-        Own { address: HeaderValue::from_static("10.0.0.1:8848"), process: 10 }
+        let mut headers = HeaderMap::new();
+        headers.insert("identity", HeaderValue::from_static("proof"));
+        Own { address: HeaderValue::from_static("10.0.0.1:8848"), process: 10, headers }
     }
 
     /// Gives these parameters.
@@ -310,7 +321,7 @@ mod tests {
         shown
     }
 
-    const OF_CLIENT: [(&str, &str); 17] = [
+    const OF_CLIENT: [(&str, &str); 18] = [
         ("host", "127.0.0.1:8848"),
         ("content-length", "4"),
         ("content-type", "application/x-www-form-urlencoded"),
@@ -328,6 +339,7 @@ mod tests {
         ("request-source", "forged"),
         ("x-forwarded-for", "forged"),
         ("x-custom", "abc"),
+        ("identity", "forged"),
     ];
 
     #[test]
@@ -350,7 +362,9 @@ mod tests {
                 ("accesstoken", "tok1"),
                 ("authorization", "Bearer tok2"),
                 ("client-version", "1.4.8"),
+                ("content-length", "0"),
                 ("content-type", "application/x-www-form-urlencoded;charset=UTF-8"),
+                ("identity", "proof"),
                 ("request-source", "10.0.0.1:8848"),
                 ("user-agent", "Nacos-Server:v1.4.8"),
                 ("x-custom", "abc"),
@@ -382,6 +396,7 @@ mod tests {
                 ("authorization", "Bearer tok2"),
                 ("client-version", "Nacos-Java-Client:v1.4.8"),
                 ("content-type", "application/x-www-form-urlencoded"),
+                ("identity", "proof"),
                 ("request-source", "10.0.0.1:8848"),
                 ("user-agent", "Nacos-Server:v1.4.8"),
                 ("x-custom", "abc"),

@@ -21,6 +21,8 @@ pub mod metadata_batch;
 pub mod node;
 pub mod observe;
 pub mod operator;
+mod owner_key;
+pub mod ownership;
 pub mod params;
 pub mod push_state;
 pub mod raft;

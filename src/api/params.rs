@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Parameters beyond this count are not read; no client sends more than some 20.
-const MOST_PARAMETERS: usize = 1_000;
+pub(super) const MOST_PARAMETERS: usize = 1_000;
 
 /// Names and values; the Java client sends up to 14.
 type Pairs<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); 16]>;
@@ -56,6 +56,11 @@ impl<'a> Params<'a> {
             params.charset = None;
         }
         params
+    }
+
+    /// All names and values, as they came.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(name, value)| (&**name, &**value))
     }
 
     /// The first value of this name, as it came.

@@ -122,7 +122,7 @@ const fn naming(method: Method, path: &'static str, handler: Handler) -> Route {
 /// A write that the owner of the service does. Source: Nacos 1.4.8 naming module, the entries that its distro filter
 /// finds marked; compat file `forward`.
 const fn owned(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { forwarded: true, ..naming(method, path, handler) }
+    Route { method, path, area: Area::Naming, dressed: true, forwarded: true, handler }
 }
 
 const fn context(method: Method, path: &'static str, handler: Handler) -> Route {

@@ -10,9 +10,13 @@ use nacre::{
     api::{
         Api, node,
         observe::Sight,
+        ownership::{Ownership, Ring, With},
         routes::{self, Row, Table},
     },
-    base::clock::Clock,
+    base::{
+        client::{Client, ClientSettings},
+        clock::Clock,
+    },
     config::Settings,
     cp::{self, Applied},
     model::{Registry, change::Changes},
@@ -55,6 +59,15 @@ pub fn start()
 pub fn start_in(
     folder: Arc<tempfile::TempDir>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
+    start_with(folder, "127.0.0.1:8848".into(), None)
+}
+
+/// Starts one of a cluster.
+pub fn start_with(
+    folder: Arc<tempfile::TempDir>,
+    own_address: String,
+    ring: Option<Arc<dyn Ring>>,
+) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
     let settings = Settings { data_dir: folder.path().to_owned(), ..Settings::default() };
     let (clock, changes) = (Clock::set(1_796_000_000_000), Arc::new(Changes::default()));
     let registry = Arc::new(Registry::new(changes, (&settings.naming).into()));
@@ -86,11 +99,16 @@ pub fn start_in(
         switches: Arc::clone(&applied.switches),
         namespaces: Arc::clone(&applied.namespaces),
         cp: cp::Handle::open(&settings.data_dir, applied).unwrap(),
-        own_address: "127.0.0.1:8848".into(),
+        own_address: own_address.into(),
         settings: Arc::new(settings),
     });
     let (table, cp) = (Arc::new(Table::new("/nacos")), api.cp.clone());
-    let service = stack::v1(api, limits);
+    let forwarder = {
+        let (ownership, client) =
+            (Ownership::new(ring, With::of(&api)), Client::new(ClientSettings::default()));
+        stack::forwarder(ownership, client, &api.own_address, HeaderMap::new(), &api.settings.forward)
+    };
+    let service = stack::v1(api, limits, forwarder);
     Node { registry, clock, cp, spare: HeaderMap::new(), table, service, folder }
 }
 
