@@ -14,7 +14,7 @@
 //! | our report fails otherwise | SUSPICIOUS, and DOWN at the fourth time in a row |
 //! | our report is answered 404 or 501 | nothing |
 //!
-//! Where all listed members have shown that they are Nacre nodes the ring is *damped*: a report makes its sender UP
+//! Where all listed members that were ever heard of have shown that they are Nacre nodes the ring is *damped*: a report makes its sender UP
 //! only if our last report to it was answered too, else it makes us report at once; a member that hangs is DOWN within
 //! 10 s; one that most call slow counts as DOWN.
 //!
@@ -155,6 +155,11 @@ impl Member {
     /// Whether it only needs to be silent a while longer.
     fn is_doubted(&self) -> bool {
         self.state == MemberState::Suspicious && self.failures >= 2
+    }
+
+    /// Nothing came from it since it was listed. It may be one of 1.x, and owns nothing until it shows itself.
+    fn is_unheard_of(&self) -> bool {
+        self.state == MemberState::Down && self.report.is_none() && self.knows_us.is_none()
     }
 
     fn mark(&self) -> Option<&NacreMark> {
@@ -456,10 +461,13 @@ impl Roster {
         all
     }
 
-    /// Whether all listed members have shown that they are Nacre nodes.
+    /// Whether all listed members that were heard of have shown that they are Nacre nodes. One that nobody has started yet
+    /// must not make a cluster of Nacre nodes behave like one of 1.x.
     #[must_use]
     pub fn is_damped(&self) -> bool {
-        self.members.values().all(|member| member.nacre.is_some())
+        let mut heard = self.members.values().filter(|member| !member.is_unheard_of()).peekable();
+        let is_anybody_heard = heard.peek().is_some() || self.members.is_empty();
+        is_anybody_heard && heard.all(|member| member.nacre.is_some())
     }
 
     fn sends_reports(&self) -> bool {
