@@ -109,6 +109,8 @@ pub enum Answer<K> {
     Verified {
         /// Tells one run of the peer from another.
         boot: u64,
+        /// It doesn't know all that was said of silence before.
+        missed: bool,
         /// The peer's buckets where the roots differ.
         buckets: Option<Buckets>,
     },
@@ -345,9 +347,9 @@ impl<D: Data> Core<D> {
         match (call, answer) {
             (UnderWay::Push, Answer::Push(outcome)) => line.outbox.sent(outcome, now, pace, dice),
             (UnderWay::Push, _) => line.outbox.sent(Sent::Failed, now, pace, dice),
-            (UnderWay::Verify, Answer::Verified { boot, buckets }) => {
+            (UnderWay::Verify, Answer::Verified { boot, missed, buckets }) => {
                 line.verifying = false;
-                if line.boot.replace(boot) != Some(boot) {
+                if line.boot.replace(boot) != Some(boot) || missed {
                     line.told.clear();
                 }
                 if let Some(theirs) = buckets {
