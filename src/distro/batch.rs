@@ -225,3 +225,7 @@ fn read_gone(raw: &RawValue, at: Reading) -> Result<Gone, FieldError> {
     };
     Ok(Gone::of(&key, stamp, went, cause))
 }
+
+#[cfg(test)]
+#[path = "batch_tests.rs"]
+mod tests;

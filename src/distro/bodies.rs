@@ -255,3 +255,112 @@ impl<I: Iterator<Item = Outgoing>> Iterator for Bodies<I> {
         (!stamps.is_empty()).then(|| Body { bytes: bytes.into(), stamps })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        base::clock::Millis,
+        distro::{accept, batch},
+        model::{Limits, Registry, instance::Description, registry::Place},
+    };
+
+    const AT: Reading = Reading { now: Millis(1 << 40), wall_ms: 1_795_983_049_938 };
+
+    fn registry() -> Registry {
+        Registry::new(Arc::default(), Limits::default()).shared(AT)
+    }
+
+    fn register(registry: &Registry, name: &str, ip: &str, now: Millis) {
+        let place = Place { namespace: "public", name };
+        registry.register(place, &Description::new(ip, 80, "C"), now).unwrap();
+    }
+
+    fn outgoing(registry: &Registry, name: &str, newer_than: Option<u64>) -> Outgoing {
+        let service = ServiceKey::new("public", name);
+        let state = registry.get(service.place()).map(|service| service.state());
+        Outgoing { service, state, newer_than }
+    }
+
+    fn texts(data: Vec<Outgoing>, dialect: Dialect, body_bytes: usize) -> Vec<(String, Vec<u64>)> {
+        let text = |body: Body| (String::from_utf8(body.bytes.to_vec()).unwrap(), body.stamps);
+        bodies(data, dialect, AT, body_bytes).map(text).collect()
+    }
+
+    #[test]
+    fn members_of_1x_are_told_what_they_always_were() {
+        let registry = registry();
+        register(&registry, "G@@s", "10.0.0.1", AT.now.minus(500));
+        let expected = r##"{"com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s":{"key":"com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s","value":{"instanceList":[{"instanceId":"10.0.0.1#80#C#G@@s","ip":"10.0.0.1","port":80,"weight":1.0,"healthy":true,"enabled":true,"ephemeral":true,"clusterName":"C","serviceName":"G@@s","metadata":{},"lastBeat":1795983049438,"marked":false,"app":"DEFAULT","instanceHeartBeatInterval":5000,"instanceHeartBeatTimeOut":15000,"ipDeleteTimeout":30000,"instanceIdGenerator":"simple"}]},"timestamp":1}}"##;
+        let data = vec![outgoing(&registry, "G@@s", Some(u64::MAX))];
+        let shown = ShownData { data: &data, dialect: Dialect::Legacy, at: AT };
+        assert_eq!(String::from_utf8(json::to_bytes(&shown)).unwrap(), expected);
+        assert_eq!(texts(data, Dialect::Legacy, BODY_BYTES)[0].0, expected);
+        let gone = texts(vec![outgoing(&registry, "G@@t", None)], Dialect::Legacy, BODY_BYTES);
+        assert_eq!(
+            gone[0].0,
+            r##"{"com.alibaba.nacos.naming.iplist.ephemeral.public##G@@t":{"key":"com.alibaba.nacos.naming.iplist.ephemeral.public##G@@t","value":{"instanceList":[]},"timestamp":1}}"##
+        );
+    }
+
+    #[test]
+    fn nacre_members_are_told_stamps_ages_and_what_is_gone() {
+        let registry = registry();
+        let place = Place { namespace: "public", name: "G@@s" };
+        for ip in ["10.0.0.1", "10.0.0.2", "10.0.0.3"] {
+            register(&registry, "G@@s", ip, AT.now.minus(500));
+        }
+        let service = registry.get(place).unwrap();
+        let silent = [Arc::clone(service.state().ephemeral.get_min().unwrap())];
+        registry.remove_silent(&service, &silent, AT.now.minus(20), |_| true);
+        let left = Description::new("10.0.0.2", 80, "C").key;
+        registry.deregister(place, left, AT.now.minus(10)).unwrap();
+        let beside = |newer_than| {
+            let (text, stamps) =
+                texts(vec![outgoing(&registry, "G@@s", newer_than)], Dialect::Nacre, BODY_BYTES).remove(0);
+            let instances = text.matches("nacreStamp").count();
+            let at = text.find(r#","timestamp":"#).unwrap();
+            (instances, text[at..].to_owned(), stamps)
+        };
+        let first = 1_795_983_049_438_u64;
+        let all = r#","timestamp":1795983049928,"nacre":{"complete":true,"gone":[{"ip":"10.0.0.1","port":80,"cluster":"C","stamp":1795983049918,"age":20,"silent":true,"beatAge":500},{"ip":"10.0.0.2","port":80,"cluster":"C","stamp":1795983049928,"age":10,"silent":false}]}}}"#;
+        assert_eq!(beside(None), (1, all.to_owned(), vec![first + 490]));
+        let newer = r#","timestamp":1795983049928,"nacre":{"complete":false,"gone":[{"ip":"10.0.0.2","port":80,"cluster":"C","stamp":1795983049928,"age":10,"silent":false}]}}}"#;
+        assert_eq!(beside(Some(first + 480)), (0, newer.to_owned(), vec![first + 490]));
+        assert_eq!(beside(Some(first + 1)).0, 1);
+        let text = &texts(vec![outgoing(&registry, "G@@s", None)], Dialect::Nacre, BODY_BYTES)[0].0;
+        let stamped = r#""instanceIdGenerator":"simple","nacreStamp":1795983049440,"nacreAge":500}]}"#;
+        assert!(text.contains(stamped), "{text}");
+        let none = texts(vec![outgoing(&registry, "G@@t", None)], Dialect::Nacre, BODY_BYTES).remove(0);
+        assert!(none.0.ends_with(r#""timestamp":0,"nacre":{"complete":false,"gone":[]}}}"#), "{}", none.0);
+    }
+
+    #[test]
+    fn bodies_are_cut_between_data_and_lose_none() {
+        let from = registry();
+        let names: Vec<String> = (0..20).map(|number| format!("G@@s{number}")).collect();
+        for (number, name) in names.iter().enumerate() {
+            (0..=number).for_each(|host| register(&from, name, &format!("10.0.0.{host}"), AT.now));
+        }
+        for (body_bytes, count) in [(1, 20), (4_000, 17), (20_000, 5), (BODY_BYTES, 1)] {
+            let data: Vec<_> = names.iter().map(|name| outgoing(&from, name, None)).collect();
+            let stamps: Vec<u64> = data.iter().map(Outgoing::highest_stamp).collect();
+            let to = registry();
+            let made: Vec<Body> = bodies(data, Dialect::Nacre, AT, body_bytes).collect();
+            assert_eq!(made.iter().flat_map(|body| body.stamps.clone()).collect::<Vec<_>>(), stamps);
+            for body in &made {
+                assert!(body.bytes.len() <= body_bytes || body.stamps.len() == 1);
+                let read = batch::read(&body.bytes, AT).unwrap();
+                let outcome = accept::take(&to, read, |_| false, AT.now);
+                assert_eq!((outcome.taken.len(), outcome.refused.len()), (body.stamps.len(), 0));
+            }
+            assert_eq!(made.len(), count, "{body_bytes}");
+            for name in &names {
+                let state = |registry| outgoing(registry, name, None).state.unwrap();
+                assert_eq!(state(&from).digest(), state(&to).digest());
+                assert_eq!(state(&from).ephemeral.len(), state(&to).ephemeral.len());
+            }
+        }
+        assert!(bodies([], Dialect::Nacre, AT, 1).next().is_none());
+    }
+}

@@ -21,6 +21,8 @@ pub mod key;
 pub mod limits;
 pub mod list;
 pub mod merge;
+#[cfg(test)]
+mod merge_tests;
 pub mod metadata;
 pub mod name;
 pub mod namespaces;
