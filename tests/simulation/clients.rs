@@ -206,7 +206,7 @@ impl Client {
                 if errand.wish == Wish::Deregister {
                     fact.turn(Will::Left(now, by), now);
                 } else {
-                    if errand.wish != Wish::Beat || self.full_beats {
+                    if errand.wish != Wish::Beat {
                         fact.acked = (self.version, now);
                     }
                     fact.acknowledge(Ack { at: now, via, by });

@@ -88,7 +88,12 @@ impl Forwards {
 
 impl NacreNode {
     /// Sends a request to its owner, or does what is to be done instead; nothing where that takes time.
-    pub fn pass_on(&mut self, at: Reading, mut passed: Passed, out: &mut OutboxOf<Self>) -> Option<ClientAnswer> {
+    pub fn pass_on(
+        &mut self,
+        at: Reading,
+        mut passed: Passed,
+        out: &mut OutboxOf<Self>,
+    ) -> Option<ClientAnswer> {
         let (now, has_deputy) = (self.instant(at.now), self.view.is_all_nacre());
         let breaker = self.breakers.entry(passed.to).or_insert_with(|| Breaker::new(BOUNDS, now));
         match breaker.admit(now, has_deputy) {

@@ -25,7 +25,7 @@ use super::{
     coverage::Coverage,
     faults::Plan,
     reach::Reach,
-    seam::{At, Fleet, NEVER, NodeId, SECOND, Seen, Sizes},
+    seam::{At, Fleet, NEVER, NodeId, SECOND, Seen, Sizes, Spec},
     truth::{Truth, Will},
 };
 
@@ -299,8 +299,13 @@ impl Judge {
         let showing = &mut self.watched[node].showings[instance];
         showing.since = NEVER;
         showing.went = scene.now;
+        let version = showing.version;
         self.note_gone(scene, instance);
         let (fact, spec) = (&scene.truth.facts[instance], &scene.fleet.specs[instance]);
+        // What it showed was of a former life, or nobody can tell its silence in time.
+        if version < fact.first_version || self.is_too_brisk(scene, spec) {
+            return;
+        }
         let span = spec.delete_ms * 1_000;
         let hears = |via| scene.reach.passable(node, via) <= scene.now.saturating_sub(span);
         if fact.has_beaten(spec, span, scene.now, hears) {
@@ -318,6 +323,9 @@ impl Judge {
         }
         if was.healthy && !is.healthy {
             let spec = &scene.fleet.specs[is.instance];
+            if was.version < fact.first_version || self.is_too_brisk(scene, spec) {
+                return;
+            }
             let span = spec.unhealthy_ms * 1_000;
             let hears = |via| scene.reach.passable(node, via) <= scene.now.saturating_sub(span);
             let last = fact.acks.back().copied();
@@ -326,6 +334,21 @@ impl Judge {
                 self.accuse(scene.now, "unhealthy", Some(service), text);
             }
         }
+    }
+
+    /// Members hear of beats that don't come to them every five seconds only: where they disagree about the owner, they
+    /// can't judge one whose time-outs are as short.
+    fn is_too_brisk(&self, scene: Scene<'_>, spec: &Spec) -> bool {
+        spec.unhealthy_ms <= 10_000 && self.owner_changed[spec.service] + 20 * SECOND > scene.now
+            || spec.unhealthy_ms <= 10_000 && self.disagrees(scene, spec.service)
+    }
+
+    /// Whether two nodes that serve take others for the owner of a service.
+    fn disagrees(&self, scene: Scene<'_>, service: usize) -> bool {
+        let serving = (0..self.watched.len()).filter(|node| scene.reach.serving(*node) != NEVER);
+        let mut owners = serving.map(|node| self.watched[node].owners[service]);
+        let first = owners.next();
+        owners.any(|owner| Some(owner) != first)
     }
 
     fn accuse_older(&mut self, scene: Scene<'_>, node: NodeId, service: usize, before: u32, is: Seen) {
@@ -422,6 +445,10 @@ impl Judge {
                 continue;
             }
             let limit = if calm <= left { 2 * SECOND } else { 10 * SECOND };
+            // Who applied it may have forgotten it since.
+            if self.watched[by].started > left {
+                return;
+            }
             let heard = scene.reach.clear(node, by).max(watched.members_since).max(left);
             if now > heard.saturating_add(limit) && self.watched[by].members.contains(&node) {
                 let text = format!("{node} shows {instance}, deregistered at {left} by {by}");
@@ -485,7 +512,10 @@ impl Judge {
                     && watched.members.contains(&other)
                     && self.watched[other].members.contains(&node)
                     && since(watched.members_since.max(self.watched[other].members_since), 10);
-                if !is_owner && agree && since(self.undisturbed_since(now).max(scene.reach.clear(node, other)), 10) {
+                if !is_owner
+                    && agree
+                    && since(self.undisturbed_since(now).max(scene.reach.clear(node, other)), 10)
+                {
                     let text = format!("{node} doesn't hold {other} for an owner, which it reaches");
                     return self.accuse(now, "ring", None, text);
                 }
@@ -544,8 +574,8 @@ impl Judge {
     }
 
     /// A client was refused, or got no answer.
-    pub fn refuses(&mut self, now: At, service: usize, text: impl FnOnce() -> String) {
-        if self.calm_since(now) <= now {
+    pub fn refuses(&mut self, now: At, node: NodeId, service: usize, text: impl FnOnce() -> String) {
+        if self.members.contains(&node) && self.calm_since(now) <= now {
             self.accuse(now, "refused", Some(service), text());
         }
     }

@@ -12,7 +12,11 @@ use nacre::{
         load::Loaded,
         verify::{Buckets, Page},
     },
-    model::{Entry, Instance, ServiceKey, State, entry::Shown, gone::{Cause, Gone}},
+    model::{
+        Entry, Instance, ServiceKey, State,
+        entry::Shown,
+        gone::{Cause, Gone},
+    },
 };
 use nacre_middleware::{lateness::Sent, refusal};
 
@@ -122,8 +126,6 @@ pub enum Answer {
     Reported { known: bool },
     /// To any: 404 or 503 with `X-Nacre-State`.
     NotNow(refusal::State),
-    /// To any: 503 without a word, since it has stood still.
-    Comparing,
     /// To any: the caller is no member.
     Forbidden,
     /// To a probe.
@@ -137,7 +139,7 @@ pub enum Answer {
     /// To a push.
     Taken,
     /// To a verify.
-    Verified { boot: u64, buckets: Option<Buckets> },
+    Verified { boot: u64, missed: bool, buckets: Option<Buckets> },
     /// To keys.
     Wanted(Vec<ServiceKey>),
     /// To a question about silence.

@@ -8,7 +8,10 @@ use std::{
 
 use nacre::{
     base::clock::{Millis, Reading},
-    cluster::{Address, Standing, View, roster::{Probe, Roster, RosterSettings}},
+    cluster::{
+        Address, Standing, View,
+        roster::{Probe, Roster, RosterSettings},
+    },
     config::{Mapping, MemberMeta},
     distro::{
         core::{self, Action, Core, Rhythm},
@@ -27,8 +30,8 @@ use super::{
     keeper::Keeper,
     messages::{Answer, Call, Datum, loaded},
     seam::{
-        CallFault, ClientAnswer, ClientRequest, Fleet, NodeId, Outgoing, OutboxOf, Seen, Setup, SimNode, Sizes,
-        Ticket, Wish,
+        CallFault, ClientAnswer, ClientRequest, Fleet, NodeId, OutboxOf, Outgoing, Seen, Setup, SimNode,
+        Sizes, Ticket, Wish,
     },
 };
 
@@ -44,7 +47,7 @@ const RHYTHM: Rhythm = Rhythm {
 /// Milliseconds that a call of the protocol may take.
 const PEER_LIMIT_MS: u64 = 3_000;
 /// Milliseconds that a load may take.
-const LOAD_LIMIT_MS: u64 = 5_000;
+const LOAD_LIMIT_MS: u64 = 30_000;
 /// Milliseconds that a report may take.
 const REPORT_LIMIT_MS: u64 = 2_500;
 /// Namespace of all services.
@@ -56,9 +59,16 @@ pub enum Pending {
     Probe(NodeId),
     Forward(forwarding::Passed),
     /// Of the protocol, with its number there; and the highest stamps, where it is a push.
-    Core { id: u64, to: NodeId, stamps: Vec<Option<u64>> },
+    Core {
+        id: u64,
+        to: NodeId,
+        stamps: Vec<Option<u64>>,
+    },
     /// A beat that waits for the datum of the node that passed it on.
-    Fetch { ticket: Ticket, request: ClientRequest },
+    Fetch {
+        ticket: Ticket,
+        request: ClientRequest,
+    },
 }
 
 /// A node.
@@ -136,6 +146,9 @@ impl NacreNode {
             return;
         }
         let view = Arc::new(view);
+        if self.view.standing == Standing::Removed && view.standing == Standing::Starting {
+            self.registry.forget_ephemeral();
+        }
         takeover::take_over(&self.registry, &self.view, &view, at.now);
         self.view = Arc::clone(&view);
         self.core.see(view, at.now);
@@ -204,14 +217,7 @@ impl NacreNode {
     }
 
     /// A call of the protocol.
-    fn say(
-        &mut self,
-        id: u64,
-        to: NodeId,
-        call: core::Call<Lists>,
-        at: Reading,
-        out: &mut OutboxOf<Self>,
-    ) {
+    fn say(&mut self, id: u64, to: NodeId, call: core::Call<Lists>, at: Reading, out: &mut OutboxOf<Self>) {
         let mut stamps = Vec::new();
         let (call, limit_ms) = match call {
             core::Call::Load => (Call::Load, LOAD_LIMIT_MS),
@@ -228,11 +234,12 @@ impl NacreNode {
                 }
                 (Call::Push(data), PEER_LIMIT_MS)
             }
-            core::Call::Verify { root, beats } => (Call::Verify { root, beats: Arc::new(beats) }, PEER_LIMIT_MS),
+            core::Call::Verify { root, beats } => {
+                (Call::Verify { root, beats: Arc::new(beats) }, PEER_LIMIT_MS)
+            }
             core::Call::Keys(page) => (Call::Keys(page), PEER_LIMIT_MS),
             core::Call::Ask(keys) => {
-                let services: Vec<_> =
-                    keys.iter().filter_map(|key| self.registry.get(key.place())).collect();
+                let services: Vec<_> = keys.iter().filter_map(|key| self.registry.get(key.place())).collect();
                 (Call::Ask(silence::silent_of(&services, at.now)), PEER_LIMIT_MS)
             }
             core::Call::Checksums(_) | core::Call::Pull(_) => return,
@@ -250,7 +257,8 @@ impl NacreNode {
 
     /// Asks peers whose breakers are open whether they answer again.
     fn probe(&mut self, at: Reading, out: &mut OutboxOf<Self>) {
-        let open: Vec<_> = self.breakers.iter().filter(|(_, one)| one.is_open()).map(|(node, _)| *node).collect();
+        let open: Vec<_> =
+            self.breakers.iter().filter(|(_, one)| one.is_open()).map(|(node, _)| *node).collect();
         if open.is_empty() {
             self.probe_due = None;
             return;
@@ -325,6 +333,10 @@ impl NacreNode {
         if self.view.standing == Standing::Starting {
             return Some(Answer::NotNow(refusal::State::Starting));
         }
+        // Ages that lay in a socket while it stood still are too young.
+        if self.view.standing == Standing::Comparing && !matches!(call, Call::Load | Call::Fetch(_)) {
+            return Some(Answer::NotNow(refusal::State::Late));
+        }
         Some(match call {
             Call::Report(_) | Call::Probe => return None,
             Call::Forward { request, hops, sent } => {
@@ -349,10 +361,10 @@ impl NacreNode {
                 Answer::Taken
             }
             Call::Verify { root, beats } => {
-                silence::hear(&self.registry, &beats, &|key| self.is_of(key, from), now);
+                let heard = silence::hear(&self.registry, &beats, &|key| self.is_of(key, from), now);
                 let ours = nacre::distro::verify::Buckets::of(&self.lists, &|key| self.is_of(key, from));
                 let buckets = (ours.root() != root).then_some(ours);
-                Answer::Verified { boot: self.boot, buckets }
+                Answer::Verified { boot: self.boot, missed: !heard, buckets }
             }
             Call::Keys(page) => {
                 let differing = page.compare(&self.lists, &|key| self.is_of(key, from));
@@ -376,7 +388,7 @@ impl NacreNode {
             Ok(answer @ (Answer::All(_) | Answer::NotNow(_) | Answer::Forbidden)) => {
                 if let Answer::All(data) = &answer {
                     for datum in data {
-                        self.merge(None, datum, at.now);
+                        self.merge(Some(to), datum, at.now);
                     }
                 }
                 if let Answer::NotNow(refusal::State::Starting) = answer {
@@ -386,7 +398,9 @@ impl NacreNode {
                 core::Answer::Load(loaded(&answer))
             }
             Ok(Answer::Taken) => core::Answer::Push(Sent::Taken(stamps)),
-            Ok(Answer::Verified { boot, buckets }) => core::Answer::Verified { boot, buckets },
+            Ok(Answer::Verified { boot, missed, buckets }) => {
+                core::Answer::Verified { boot, missed, buckets }
+            }
             Ok(Answer::Wanted(keys)) => core::Answer::Wanted(keys),
             Ok(Answer::Heard(silences)) => {
                 silence::take(&self.registry, &silences, at.now);
@@ -534,7 +548,8 @@ impl SimNode for NacreNode {
     }
 
     fn next_wake(&self) -> Option<Millis> {
-        let dues = [self.core_due, self.roster.next_due(), self.keeper.next(), self.forwards.next(), self.probe_due];
+        let dues =
+            [self.core_due, self.roster.next_due(), self.keeper.next(), self.forwards.next(), self.probe_due];
         dues.into_iter().flatten().min()
     }
 

@@ -49,6 +49,8 @@ pub struct Fact {
     pub born: At,
     /// The version that the client asked for last.
     pub version: u32,
+    /// The first version of this life.
+    pub first_version: u32,
     /// The version that was last acknowledged, and when.
     pub acked: (u32, At),
 }
@@ -63,6 +65,7 @@ impl Default for Fact {
             last_birth: 0,
             born: NEVER,
             version: 0,
+            first_version: 0,
             acked: (0, 0),
         }
     }
@@ -74,6 +77,7 @@ impl Fact {
         self.will = will;
         self.since = now;
         if will == Will::Wanted {
+            self.first_version = self.version + 1;
             self.acks.clear();
             self.born = NEVER;
         }

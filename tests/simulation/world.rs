@@ -294,7 +294,7 @@ impl<N: SimNode> World<N> {
             Ok(ClientAnswer::Unknown) => self.judge.coverage.mark("beats of unknown instances", 1),
             Ok(ClientAnswer::Refused) | Err(_) => {
                 self.judge.coverage.mark("client requests failed", 1);
-                self.judge.refuses(self.now, service, || format!("{client} at {via}: {outcome:?}"));
+                self.judge.refuses(self.now, via, service, || format!("{client} at {via}: {outcome:?}"));
             }
         }
         let fact = &mut self.truth.facts[client];
