@@ -11,7 +11,7 @@ use tower_service::Service;
 use crate::{
     Call, Facts, V1Response,
     access_log::AccessLogLayer,
-    collect::{CollectLayer, Limits, Routed},
+    collect::{Allowance, CollectLayer, Limits, Routed},
     distro_filter::DistroFilterLayer,
     envelope::EnvelopeLayer,
     forward::ForwardLayer,
@@ -23,10 +23,11 @@ use crate::{
 };
 
 /// What happens to a request, outermost first. Change the order only with the order test, `tests/order.rs`.
-pub fn stack<F, B, R, T, M, C, S>(
+pub fn stack<F, B, R, A, T, M, C, S>(
     access_log: bool,
     recorder: R,
     limits: Limits,
+    allowance: A,
     traffic: T,
     forwarder: Forwarder<M, C>,
     endpoints: S,
@@ -35,6 +36,7 @@ where
     F: Facts + Sync,
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     R: Recorder<F> + Send,
+    A: Allowance<F> + Send,
     T: Traffic<F> + Send + 'static,
     M: Members + Writes<F> + Guard<F>,
     C: Service<Outgoing, Response = Response<Bytes>, Error = Fault, Future: Send>
@@ -48,7 +50,7 @@ where
     ServiceBuilder::new()
         .option_layer(access_log.then_some(AccessLogLayer)) // a line per answer
         .layer(RecordLayer::new(recorder)) // counts answers, refusals of inner layers included
-        .layer(CollectLayer::new(limits)) // whole body in memory, capped; from here on a Call
+        .layer(CollectLayer::new(limits, allowance)) // whole body in memory, capped; from here on a Call
         .layer(EnvelopeLayer) // dresses whatever is answered below; refuses preflights
         .layer(TrafficReviseLayer::new(traffic)) // what the switches shut: limited addresses, a node that isn't up
         .layer(DistroFilterLayer::new(members.clone())) // whose the write is; refuses what is nobody's

@@ -192,7 +192,7 @@ async fn send_to(access_log: bool, method: &str, headers: &[(&str, &str)], body:
         async { Ok::<_, Infallible>(Response::new(V1Body::sized("ok"))) }
     });
     let limits = Limits { max_body_bytes: 8, body_timeout: Duration::from_secs(3), max_collecting_bytes: 80 };
-    let stack = stack(access_log, Counted(recorder), limits, Gate, forwarder, endpoint);
+    let stack = stack(access_log, Counted(recorder), limits, (), Gate, forwarder, endpoint);
     let mut request = Request::builder().method(method).uri("/nacos/v1/ns/instance").header("host", "b");
     for (name, value) in headers {
         request = request.header(*name, *value);

@@ -12,7 +12,7 @@ use nacre_middleware::Facts;
 
 use super::{
     Api, V1Call, auth, beat, catalog, cluster, console, core, distro, heads, health, instance, legacy, list,
-    metadata_batch, observe, operator, push_state, raft,
+    member, metadata_batch, nacre, observe, operator, push_state, raft,
     reply::{Refusal, Reply},
     service, subscribers, unrouted, web,
 };
@@ -59,6 +59,8 @@ pub struct Route {
     pub area: Area,
     /// Carries the headers of a controller's answer.
     pub dressed: bool,
+    /// For members of the cluster alone; see [`super::peers`].
+    pub of_peers: bool,
     /// In a cluster, only the owner of the service does it.
     pub forwarded: bool,
     /// The endpoint.
@@ -116,21 +118,27 @@ impl Facts for Row {
 }
 
 const fn naming(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Naming, dressed: true, forwarded: false, handler }
+    Route { method, path, area: Area::Naming, dressed: true, of_peers: false, forwarded: false, handler }
 }
 
 /// A write that the owner of the service does. Source: Nacos 1.4.8 naming module, the entries that its distro filter
 /// finds marked; compat file `forward`.
 const fn owned(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Naming, dressed: true, forwarded: true, handler }
+    Route { method, path, area: Area::Naming, dressed: true, of_peers: false, forwarded: true, handler }
 }
 
 const fn context(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Context, dressed: true, forwarded: false, handler }
+    Route { method, path, area: Area::Context, dressed: true, of_peers: false, forwarded: false, handler }
 }
 
 const fn outside(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Outside, dressed: false, forwarded: false, handler }
+    Route { method, path, area: Area::Outside, dressed: false, of_peers: false, forwarded: false, handler }
+}
+
+/// What only members of the cluster may call: it changes what is registered or who is a member, or hands all out.
+const fn of_peers(mut route: Route) -> Route {
+    route.of_peers = true;
+    route
 }
 
 use Handler::{Now, Waits};
@@ -157,7 +165,7 @@ static ROUTES: &[Route] = &[
     naming(Method::GET, "/v1/ns/service/list", Now(service::list)),
     naming(Method::GET, "/v1/ns/service/names", Now(service::names)),
     naming(Method::PUT, "/v1/ns/service/checksum", Now(service::checksum)),
-    naming(Method::POST, "/v1/ns/service/status", Now(service::status)),
+    of_peers(naming(Method::POST, "/v1/ns/service/status", Now(service::status))),
     naming(Method::GET, "/v1/ns/service/subscribers", Now(subscribers::list)),
     naming(Method::GET, "/v1/ns/catalog/service", Now(catalog::service)),
     naming(Method::GET, "/v1/ns/catalog/services", Now(catalog::services)),
@@ -191,17 +199,17 @@ static ROUTES: &[Route] = &[
     naming(Method::GET, "/v1/ns/operator/server/status", Now(operator::server_status)),
     naming(Method::GET, "/v1/ns/operator/push/state", Now(push_state::show)),
     naming(Method::PUT, "/v1/ns/operator/log", Now(operator::log)),
-    naming(Method::PUT, "/v1/ns/distro/datum", Now(distro::put_datum)),
-    naming(Method::GET, "/v1/ns/distro/datum", Now(distro::get_datum)),
-    naming(Method::GET, "/v1/ns/distro/datums", Now(distro::get_datums)),
-    naming(Method::PUT, "/v1/ns/distro/checksum", Now(distro::put_checksum)),
+    of_peers(naming(Method::PUT, "/v1/ns/distro/datum", Now(distro::put_datum))),
+    of_peers(naming(Method::GET, "/v1/ns/distro/datum", Now(distro::get_datum))),
+    of_peers(naming(Method::GET, "/v1/ns/distro/datums", Now(distro::get_datums))),
+    of_peers(naming(Method::PUT, "/v1/ns/distro/checksum", Now(distro::put_checksum))),
     context(Method::GET, "/v1/core/cluster/self", Now(core::own_member)),
     context(Method::GET, "/v1/core/cluster/nodes", Now(core::nodes)),
     context(Method::GET, "/v1/core/cluster/simple/nodes", Now(core::simple_nodes)),
     context(Method::GET, "/v1/core/cluster/health", Now(core::health)),
-    context(Method::POST, "/v1/core/cluster/report", Now(core::report)),
-    context(Method::POST, "/v1/core/cluster/server/leave", Now(core::leave)),
-    context(Method::POST, "/v1/core/cluster/switch/lookup", Now(core::switch_lookup)),
+    of_peers(context(Method::POST, "/v1/core/cluster/report", Now(core::report))),
+    of_peers(context(Method::POST, "/v1/core/cluster/server/leave", Waits(core::leave))),
+    context(Method::POST, "/v1/core/cluster/switch/lookup", Waits(core::switch_lookup)),
     context(Method::GET, "/v1/core/ops/idInfo", Now(core::id_info)),
     context(Method::PUT, "/v1/core/ops/log", Now(core::log)),
     context(Method::POST, "/v1/core/ops/raft", Now(core::raft)),
@@ -214,10 +222,14 @@ static ROUTES: &[Route] = &[
     context(Method::GET, "/v1/console/health/readiness", Now(console::health)),
     context(Method::POST, "/v1/auth/login", Now(auth::login)),
     context(Method::POST, "/v1/auth/users/login", Now(auth::login)),
+    context(Method::GET, "/serverlist", Now(member::server_list)),
     context(Method::GET, "/", Now(web::welcome)),
     context(Method::GET, "/index.html", Now(web::page)),
     context(Method::GET, "/actuator", Now(web::actuator)),
     context(Method::GET, "/actuator/health", Now(web::actuator_health)),
+    of_peers(outside(Method::PUT, "/nacre/peer/verify", Now(nacre::verify))),
+    of_peers(outside(Method::PUT, "/nacre/peer/keys", Now(nacre::keys))),
+    of_peers(outside(Method::PUT, "/nacre/peer/ask", Now(nacre::ask))),
     outside(Method::GET, "/livez", Now(observe::livez)),
     outside(Method::GET, "/readyz", Now(observe::readyz)),
     outside(Method::GET, "/metrics", Waits(observe::metrics)),
@@ -246,7 +258,7 @@ mod special {
 
     const fn row(area: Area, path: &'static str, dressed: bool, handler: super::Handler) -> Route {
         // The method is of no account here; GET leaves bodies unread.
-        Route { method: Method::GET, path, area, dressed, forwarded: false, handler }
+        Route { method: Method::GET, path, area, dressed, of_peers: false, forwarded: false, handler }
     }
 
     /// The labels of these rows and of [`super::PROMETHEUS`], each once.
@@ -458,6 +470,27 @@ mod tests {
             assert_eq!(label("POST", path), "unknown");
             assert_eq!(label("GET", &format!("/nacos{path}")), "unknown");
         }
+    }
+
+    #[test]
+    fn these_rows_are_for_members_alone() {
+        let rows: Vec<String> = ROUTES
+            .iter()
+            .filter(|route| route.of_peers)
+            .map(|route| format!("{} {}", route.method, route.path))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                "POST /v1/ns/service/status",
+                "PUT /v1/ns/distro/datum",
+                "GET /v1/ns/distro/datum",
+                "GET /v1/ns/distro/datums",
+                "PUT /v1/ns/distro/checksum",
+                "POST /v1/core/cluster/report",
+                "POST /v1/core/cluster/server/leave",
+            ]
+        );
     }
 
     #[test]

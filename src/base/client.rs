@@ -15,7 +15,11 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt as _};
-use http::{Request, Response, Uri, header::CONTENT_LENGTH, uri::PathAndQuery};
+use http::{
+    HeaderValue, Request, Response, Uri,
+    header::{CONTENT_LENGTH, HOST},
+    uri::PathAndQuery,
+};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_util::{
@@ -29,7 +33,7 @@ use tower_service::Service;
 
 use super::{
     connector::{ConnectError, Connector, Exchange, Via},
-    net,
+    long_target, net,
 };
 
 /// How a client connects and what it keeps.
@@ -98,12 +102,15 @@ pub struct Outgoing {
     pub timeout: Duration,
     /// Bytes that the answer's body may have.
     pub max_answer: usize,
+    /// Path and query in the place of the request's, where they are longer than a URI can be.
+    pub long_target: Option<Box<str>>,
 }
 
 /// The client; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: legacy::Client<Connector, Full<Bytes>>,
+    connector: Connector,
 }
 
 impl Client {
@@ -120,8 +127,8 @@ impl Client {
             .pool_idle_timeout(settings.idle_timeout)
             .pool_max_idle_per_host(settings.max_idle)
             .http1_max_buf_size(MAX_HEAD)
-            .build(connector);
-        Self { inner }
+            .build(connector.clone());
+        Self { inner, connector }
     }
 
     /// Sends `request`, whose URI is a path, to the server `to` (`host:port`); gives the answer, whatever its status.
@@ -142,6 +149,38 @@ impl Client {
         *request.uri_mut() =
             absolute(to, request.uri()).map_err(|error| CallError::Impossible(error.into()))?;
         let answering = self.send_until_fresh(request, max_answer);
+        tokio::time::timeout(timeout, answering).await.unwrap_or(Err(CallError::TimedOut))
+    }
+
+    /// Like [`Self::send`], with a path and a query that are longer than a URI can be (64 KiB) in the place of the
+    /// request's. Takes a connection of its own and sends once.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn send_long(
+        &self,
+        to: &str,
+        request: Request<Bytes>,
+        target: &str,
+        timeout: Duration,
+        max_answer: usize,
+    ) -> Result<Response<Bytes>, CallError> {
+        let server = absolute(to, request.uri()).map_err(|error| CallError::Impossible(error.into()))?;
+        if !long_target::is_target(target) {
+            return Err(CallError::Impossible("the target isn't encoded".into()));
+        }
+        let mut request = request.map(Full::new);
+        let host = HeaderValue::from_str(to).map_err(|error| CallError::Impossible(error.into()))?;
+        request.headers_mut().entry(HOST).or_insert(host);
+        let answering = async {
+            let stream = self.connector.connect(&server).await.map_err(unconnected)?;
+            let exchange = stream.exchange().clone();
+            match long_target::send(stream, request, target).await {
+                Ok(answer) => collect(answer, max_answer).await,
+                Err(error) if exchange.has_begun() => Err(CallError::Broken(error.into())),
+                Err(_) => Err(CallError::Closed),
+            }
+        };
         tokio::time::timeout(timeout, answering).await.unwrap_or(Err(CallError::TimedOut))
     }
 
@@ -180,7 +219,14 @@ impl Service<Outgoing> for Client {
 
     fn call(&mut self, call: Outgoing) -> Self::Future {
         let client = self.clone();
-        async move { client.send(&call.to, call.request, call.timeout, call.max_answer).await }.boxed()
+        let Outgoing { to, request, timeout, max_answer, long_target } = call;
+        async move {
+            match long_target {
+                None => client.send(&to, request, timeout, max_answer).await,
+                Some(target) => client.send_long(&to, request, &target, timeout, max_answer).await,
+            }
+        }
+        .boxed()
     }
 }
 
@@ -218,15 +264,24 @@ fn reason(error: legacy::Error, exchange: &Exchange) -> CallError {
     if exchange.has_begun() {
         return CallError::Broken(error.into());
     }
-    let cause = error.source().and_then(|source| source.downcast_ref());
-    match cause {
+    match error.source().and_then(|source| source.downcast_ref()) {
         Some(ConnectError::TimedOut) => CallError::TimedOut,
-        Some(ConnectError::Failed(cause)) if net::is_unreachable(cause) => {
-            CallError::Refused(io::Error::new(cause.kind(), cause.to_string()))
-        }
-        Some(ConnectError::Failed(_)) => CallError::Impossible(error.into()),
+        Some(ConnectError::Failed(cause)) => failed(cause),
         None => CallError::Closed,
     }
+}
+
+fn unconnected(error: ConnectError) -> CallError {
+    match error {
+        ConnectError::TimedOut => CallError::TimedOut,
+        ConnectError::Failed(cause) => failed(&cause),
+    }
+}
+
+/// What it means that there is no connection.
+fn failed(cause: &io::Error) -> CallError {
+    let error = io::Error::new(cause.kind(), cause.to_string());
+    if net::is_unreachable(cause) { CallError::Refused(error) } else { CallError::Impossible(error.into()) }
 }
 
 #[cfg(test)]

@@ -266,7 +266,55 @@ async fn names_are_resolved_and_addresses_that_are_none_refused() {
 #[tokio::test]
 async fn it_is_a_tower_service() {
     let to = scripted(vec![vec![OK]]).await;
-    let call = Outgoing { to: to.as_str().into(), request: get(), timeout: LIMIT, max_answer: 64 };
+    let call = Outgoing {
+        to: to.as_str().into(),
+        request: get(),
+        timeout: LIMIT,
+        max_answer: 64,
+        long_target: None,
+    };
     let answer = tower::ServiceExt::oneshot(Client::new(ClientSettings::default()), call).await;
     assert_eq!(answer.unwrap().body(), "ok");
+}
+
+#[tokio::test]
+async fn a_target_longer_than_a_uri_is_sent_whole() {
+    let (listener, to) = listen().await;
+    let seen = tokio::spawn(async move {
+        let mut stream = listener.accept().await.unwrap().0;
+        let head = head(&mut stream).await;
+        let mut body = [0; 4];
+        stream.read_exact(&mut body).await.unwrap();
+        stream.write_all(OK.as_bytes()).await.unwrap();
+        (head, body)
+    });
+    let target = format!("/nacos?a={}", "b".repeat(400_000));
+    let request = Request::post("/nacos").header("x-y", "z").body(Bytes::from_static(b"body")).unwrap();
+    let call = Outgoing {
+        to: to.as_str().into(),
+        request,
+        timeout: LIMIT,
+        max_answer: 64,
+        long_target: Some(target.as_str().into()),
+    };
+    let answer = tower::ServiceExt::oneshot(Client::new(ClientSettings::default()), call).await;
+    assert_eq!(answer.unwrap().body(), "ok");
+    let (head, body) = seen.await.unwrap();
+    let expected = format!(
+        "POST {target} HTTP/1.1\r\nx-y: z\r\nhost: {to}\r\nconnection: close\r\ncontent-length: 4\r\n\r\n"
+    );
+    assert!(head == expected && body == *b"body", "{}", &head[head.len() - 100..]);
+}
+
+#[tokio::test]
+async fn a_long_call_that_fails_tells_how() {
+    let client = Client::new(ClientSettings::default());
+    let call = async |to: &str, target: &str| client.send_long(to, get(), target, LIMIT, 64).await;
+    let to = scripted(vec![vec![""], vec!["HTTP/1.1 2"]]).await;
+    assert!(matches!(call(&to, "/a").await, Err(CallError::Closed)));
+    assert!(matches!(call(&to, "/a").await, Err(CallError::Broken(_))));
+    assert!(matches!(call(&to, "/a").await, Err(CallError::Refused(_))));
+    for wrong in ["", "a", "/a b", "/a\r\nX: y"] {
+        assert!(matches!(call(&to, wrong).await, Err(CallError::Impossible(_))), "{wrong}");
+    }
 }

@@ -53,7 +53,11 @@ pub enum ConnectError {
 }
 
 impl Connector {
-    async fn connect(self, to: Uri) -> Result<TokioIo<Observed>, ConnectError> {
+    /// Connects to the authority of `to`.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub async fn connect(&self, to: &Uri) -> Result<Observed, ConnectError> {
         let authority = to.authority().map_or("", |authority| authority.as_str());
         let target = self.via.get(authority).map_or(authority, |via| via);
         let connecting = async {
@@ -63,7 +67,7 @@ impl Connector {
             }
         };
         match tokio::time::timeout(self.timeout, connecting).await {
-            Ok(stream) => Ok(TokioIo::new(Observed { stream: stream?, exchange: Exchange::default() })),
+            Ok(stream) => Ok(Observed { stream: stream?, exchange: Exchange::default() }),
             Err(_) => Err(ConnectError::TimedOut),
         }
     }
@@ -91,7 +95,8 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
-        self.clone().connect(to).boxed()
+        let connector = self.clone();
+        async move { connector.connect(&to).await.map(TokioIo::new) }.boxed()
     }
 }
 
@@ -140,6 +145,14 @@ impl Exchange {
 pub struct Observed {
     stream: TcpStream,
     exchange: Exchange,
+}
+
+impl Observed {
+    /// What has come over it.
+    #[must_use]
+    pub fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
 }
 
 impl Connection for Observed {

@@ -7,6 +7,7 @@ pub mod connector;
 pub mod jackson;
 pub mod java;
 pub mod json;
+pub mod long_target;
 pub mod machine;
 pub mod net;
 pub mod process;

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Address, Mapping, MemberReport, NacreMark};
+use super::{Address, Mapping, MemberReport, NacreMark, ShownMember};
 use crate::base::{java, json};
 
 /// Bytes that a report may have; a real one has some 500. What it says is kept and shown.
@@ -117,6 +117,26 @@ impl<'a> Document<'a> {
         }
         let address = report.address.as_str();
         Self { ip: &report.ip, port: report.port, state, extend_info, address, fail_access_cnt }
+    }
+}
+
+impl<'a> Document<'a> {
+    /// What is known of a member, in this state; one that hasn't reported yet has but its address.
+    #[must_use]
+    pub fn of(member: &'a ShownMember, state: &'a str) -> Self {
+        if let Some(report) = &member.report {
+            return Self::new(report, state, member.failures);
+        }
+        let address = &member.address;
+        let raft_port = (i32::from(address.port()) - 1_000).to_string();
+        Self {
+            ip: address.host(),
+            port: address.port(),
+            state,
+            extend_info: Map::from_iter([("raftPort".to_owned(), raft_port.into())]),
+            address: address.as_str(),
+            fail_access_cnt: member.failures,
+        }
     }
 }
 

@@ -39,6 +39,9 @@ const MOST_LETTERS: usize = 200;
 /// Characters that Java leaves as they are in a query.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
+/// Names the calling member, as the reference does with some calls.
+const SOURCE_HEADER: HeaderName = HeaderName::from_static("request-source");
+
 /// What the reference appends to a query.
 const READ_AS_SENT: &str = "encoding=UTF-8&nofix=1";
 
@@ -170,7 +173,8 @@ impl Peers {
             max_data: settings.cluster.peer_max_body_bytes,
         };
         let context = settings.server.context_path.as_str().into();
-        Self(Arc::new(Inner { client, own, context, headers: headers(settings), limits }))
+        let headers = headers(&own, settings);
+        Self(Arc::new(Inner { client, own, context, headers, limits }))
     }
 
     /// The client of these calls, with its connections, for writes that are passed on.
@@ -414,8 +418,11 @@ impl Peers {
 }
 
 /// What every call carries.
-fn headers(settings: &Settings) -> HeaderMap {
+fn headers(own: &Address, settings: &Settings) -> HeaderMap {
     let mut headers = HeaderMap::new();
+    if let Ok(own) = HeaderValue::from_str(own.as_str()) {
+        headers.insert(SOURCE_HEADER, own);
+    }
     headers.insert(header::USER_AGENT, USER_AGENT);
     headers.insert("client-version", HeaderValue::from_static(VERSION));
     headers.insert(PEER_HEADER, HeaderValue::from(super::member::PROTOCOL));

@@ -22,7 +22,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Address, Mapping, MemberReport, MemberState, NacreMark, Peer, Standing, View, member::PROTOCOL};
+use super::{
+    Address, Mapping, MemberReport, MemberState, NacreMark, Peer, Standing, View,
+    member::PROTOCOL,
+    seen::{Probe, Rules, Seen},
+};
 use crate::{
     base::clock::Millis,
     config::{MemberMeta, Settings},
@@ -56,27 +60,6 @@ impl From<&Settings> for RosterSettings {
     }
 }
 
-/// How a member answered a report of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
-    /// 200 with the code 200.
-    Answered {
-        /// We are in its list.
-        known: bool,
-        /// The number that it gave with `X-Nacre-Peer`; none says nothing.
-        nacre: Option<u32>,
-    },
-    /// 404 or 501.
-    NotReady {
-        /// It said `X-Nacre-State: starting`.
-        starting: bool,
-    },
-    /// Refused, or closed without a byte of an answer: nobody is there.
-    Refused,
-    /// Anything else: no answer in time, another status, something else than JSON, another code in it.
-    Failed,
-}
-
 /// A member as operators are shown it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShownMember {
@@ -101,87 +84,13 @@ const SILENT_MS: u64 = 8_000;
 /// Where nobody asked for the next report for that long beyond the interval, the node itself had stopped.
 const OWN_PAUSE_MS: u64 = 3_000;
 
-/// A listed member other than the node itself.
-#[derive(Clone, Debug)]
-struct Member {
-    report: Option<MemberReport>,
-    state: MemberState,
-    why: &'static str,
-    failures: u32,
-    nacre: Option<u32>,
-    starting: bool,
-    /// Our last report to it, or another call of ours, was answered.
-    answers: bool,
-    knows_us: Option<bool>,
-    last_answer: Millis,
-    due: Millis,
-    in_flight: bool,
-}
-
-impl Member {
-    fn new(now: Millis) -> Self {
-        Self {
-            report: None,
-            state: MemberState::Down,
-            why: "listed, not heard of yet",
-            failures: 0,
-            nacre: None,
-            starting: false,
-            answers: false,
-            knows_us: None,
-            last_answer: now,
-            due: now,
-            in_flight: false,
-        }
-    }
-
-    fn set(&mut self, state: MemberState, why: &'static str) {
-        if self.state != state {
-            (self.state, self.why) = (state, why);
-        }
-    }
-
-    fn up(&mut self, why: &'static str) {
-        self.failures = 0;
-        self.set(MemberState::Up, why);
-    }
-
-    fn gone(&mut self, why: &'static str) {
-        (self.answers, self.starting) = (false, false);
-        self.failures = self.failures.saturating_add(1);
-        self.set(MemberState::Down, why);
-    }
-
-    /// Whether it only needs to be silent a while longer.
-    fn is_doubted(&self) -> bool {
-        self.state == MemberState::Suspicious && self.failures >= 2
-    }
-
-    /// Nothing came from it since it was listed. It may be one of 1.x, and owns nothing until it shows itself.
-    fn is_unheard_of(&self) -> bool {
-        self.state == MemberState::Down && self.report.is_none() && self.knows_us.is_none()
-    }
-
-    fn mark(&self) -> Option<&NacreMark> {
-        self.report.as_ref()?.nacre.as_ref()
-    }
-
-    fn is_leaving(&self) -> bool {
-        self.mark().is_some_and(|mark| mark.leaving)
-    }
-
-    fn calls_slow(&self, accused: &Address) -> bool {
-        self.mark().is_some_and(|mark| mark.slow.contains(accused))
-    }
-}
-
 /// All listed members as one node sees them.
 #[derive(Clone, Debug)]
 pub struct Roster {
     own: Address,
     standing: Standing,
     settings: RosterSettings,
-    members: BTreeMap<Address, Member>,
+    members: BTreeMap<Address, Seen>,
     /// Members that don't answer this node's forwards in time.
     slow: Vec<Address>,
     persistent: u64,
@@ -215,7 +124,7 @@ impl Roster {
         let listed: BTreeSet<&Address> = listed.iter().collect();
         self.members.retain(|address, _| listed.contains(address));
         for &address in listed.iter().filter(|address| **address != &self.own) {
-            self.members.entry(address.clone()).or_insert_with(|| Member::new(now));
+            self.members.entry(address.clone()).or_insert_with(|| Seen::new(now));
         }
         match (self.standing, listed.contains(&self.own)) {
             (_, false) => self.standing = Standing::Removed,
@@ -260,10 +169,11 @@ impl Roster {
         if !self.sends_reports() {
             return Vec::new();
         }
-        let period = self.period_ms();
+        let (period, standing) = (self.period_ms(), self.standing);
         let due = self.members.iter_mut().filter(|(_, member)| !member.in_flight && member.due <= now);
         due.map(|(address, member)| {
             (member.in_flight, member.due) = (true, now.plus(period));
+            member.sent = Some(standing);
             address.clone()
         })
         .collect()
@@ -275,60 +185,39 @@ impl Roster {
         if !self.sends_reports() {
             return None;
         }
-        let (silent, is_damped) = (self.silent_ms(), self.is_damped());
+        let rules = self.rules();
         let reports = self.members.values().filter(|member| !member.in_flight).map(|member| member.due);
-        let doubted = self.members.values().filter(|member| is_damped && member.is_doubted());
-        reports.chain(doubted.map(|member| member.last_answer.plus(silent))).min()
+        let silent = self.members.values().filter_map(|member| member.silent_at(rules));
+        reports.chain(silent).min()
     }
 
     /// How a member answered our report.
     pub fn probed(&mut self, address: &Address, probe: Probe, now: Millis) {
-        let (is_damped, silent_ms) = (self.is_damped(), self.silent_ms());
-        let Some(member) = self.members.get_mut(address) else { return };
-        member.in_flight = false;
-        match probe {
-            Probe::Answered { known, nacre } => {
-                (member.answers, member.starting) = (true, false);
-                member.knows_us = Some(known);
-                member.last_answer = now;
-                member.nacre = nacre.or(member.nacre);
-                member.up("it answers");
-            }
-            Probe::NotReady { starting } => {
-                if starting {
-                    (member.starting, member.answers, member.last_answer) = (true, false, now);
-                    member.nacre = member.nacre.or(Some(PROTOCOL));
-                }
-            }
-            Probe::Refused => member.gone("it refuses connections"),
-            Probe::Failed => {
-                member.answers = false;
-                member.failures = member.failures.saturating_add(1);
-                let is_silent = member.failures >= 2 && now.since(member.last_answer) >= silent_ms;
-                if member.failures > self.settings.fail_access_count || is_damped && is_silent {
-                    member.set(MemberState::Down, "it doesn't answer reports");
-                } else if !is_damped || member.state != MemberState::Down {
-                    // As 1.x does, also with one that was DOWN since it refused.
-                    member.set(MemberState::Suspicious, "it didn't answer the last report");
-                }
-            }
+        let rules = self.rules();
+        if let Some(member) = self.members.get_mut(address) {
+            member.in_flight = false;
+            member.probed(probe, rules, now);
         }
     }
 
-    /// Another call to a member was refused, or closed without a byte of an answer: nobody is there.
-    pub fn refused(&mut self, address: &Address) {
+    /// Another call to a member was refused, or closed without a byte of an answer: nobody is there. It is reported to at
+    /// once, in case it was only its connection that ended.
+    pub fn refused(&mut self, address: &Address, now: Millis) {
         if let Some(member) = self.members.get_mut(address) {
             member.gone("it refuses connections");
+            if !member.in_flight {
+                member.due = now;
+            }
         }
     }
 
-    /// Another call to a member was answered. While the node starts, and sends no reports, that makes it UP; later it
+    /// Another call to a member was answered. While the node loads, and sends no reports, that makes it UP; later it
     /// only makes the node report to one that isn't.
     pub fn answered(&mut self, address: &Address, now: Millis) {
-        let is_starting = self.standing == Standing::Starting;
+        let is_loading = self.is_loading();
         let Some(member) = self.members.get_mut(address) else { return };
         member.last_answer = now;
-        if is_starting {
+        if is_loading {
             (member.answers, member.starting) = (true, false);
             member.up("it answers");
         } else if member.state != MemberState::Up && !member.in_flight {
@@ -338,15 +227,9 @@ impl Roster {
 
     /// Another call was answered with `X-Nacre-State: starting`.
     pub fn heard_starting(&mut self, address: &Address, now: Millis) {
-        self.heard(address, Probe::NotReady { starting: true }, now);
-    }
-
-    /// Like [`Self::probed`], from a call that [`Self::probe_due`] didn't ask for.
-    fn heard(&mut self, address: &Address, probe: Probe, now: Millis) {
-        let in_flight = self.members.get(address).is_some_and(|member| member.in_flight);
-        self.probed(address, probe, now);
+        let rules = self.rules();
         if let Some(member) = self.members.get_mut(address) {
-            member.in_flight = in_flight;
+            member.probed(Probe::NotReady { starting: true }, rules, now);
         }
     }
 
@@ -359,6 +242,13 @@ impl Roster {
         for member in self.members.values_mut() {
             (member.due, member.last_answer) = (now, now);
         }
+    }
+
+    /// Whether all members that aren't DOWN have answered a report that told what the node is doing.
+    #[must_use]
+    pub fn has_told(&self) -> bool {
+        let up = self.members.values().filter(|member| member.state != MemberState::Down);
+        up.into_iter().all(|member| member.told == Some(self.standing))
     }
 
     /// The members that don't answer this node's forwards in time.
@@ -376,7 +266,7 @@ impl Roster {
     pub fn report(&self) -> MemberReport {
         let mark = NacreMark {
             protocol: PROTOCOL,
-            starting: self.standing == Standing::Starting,
+            starting: self.is_loading(),
             leaving: self.standing == Standing::Leaving,
             slow: self.slow.clone(),
             persistent: self.persistent,
@@ -403,7 +293,7 @@ impl Roster {
         if self.is_called_slow(&self.own) { view.without_own() } else { view }
     }
 
-    fn peer(&self, address: &Address, member: &Member) -> Peer {
+    fn peer(&self, address: &Address, member: &Seen) -> Peer {
         Peer {
             address: address.clone(),
             state: self.state(address, member),
@@ -413,7 +303,7 @@ impl Roster {
         }
     }
 
-    fn state(&self, address: &Address, member: &Member) -> MemberState {
+    fn state(&self, address: &Address, member: &Seen) -> MemberState {
         if self.is_called_slow(address) { MemberState::Down } else { member.state }
     }
 
@@ -442,7 +332,7 @@ impl Roster {
             state: self.state(address, member),
             report: member.report.clone(),
             failures: member.failures,
-            why: if self.is_called_slow(address) { "most members call it slow" } else { member.why },
+            why: self.why(address),
             knows_us: member.knows_us,
             is_own: false,
         });
@@ -461,6 +351,16 @@ impl Roster {
         all
     }
 
+    /// Why a member has its state, for a person.
+    #[must_use]
+    pub fn why(&self, address: &Address) -> &'static str {
+        match self.members.get(address) {
+            Some(_) if self.is_called_slow(address) => "most members call it slow",
+            Some(member) => member.why,
+            None => "it isn't listed",
+        }
+    }
+
     /// Whether all listed members that were heard of have shown that they are Nacre nodes. One that nobody has started yet
     /// must not make a cluster of Nacre nodes behave like one of 1.x.
     #[must_use]
@@ -468,6 +368,11 @@ impl Roster {
         let mut heard = self.members.values().filter(|member| !member.is_unheard_of()).peekable();
         let is_anybody_heard = heard.peek().is_some() || self.members.is_empty();
         is_anybody_heard && heard.all(|member| member.nacre.is_some())
+    }
+
+    /// Whether the node isn't an owner yet, or again, since it hasn't got what the others have. It sends no reports then.
+    fn is_loading(&self) -> bool {
+        matches!(self.standing, Standing::Starting | Standing::Comparing)
     }
 
     fn sends_reports(&self) -> bool {
@@ -482,23 +387,23 @@ impl Roster {
         interval.saturating_mul(u64::try_from(in_turn).unwrap_or(u64::MAX))
     }
 
-    fn silent_ms(&self) -> u64 {
-        let RosterSettings { report_interval_ms, report_timeout_ms, .. } = self.settings;
-        report_timeout_ms.saturating_mul(2).saturating_add(report_interval_ms).max(SILENT_MS)
+    fn rules(&self) -> Rules {
+        let RosterSettings { fail_access_count, report_interval_ms, report_timeout_ms, .. } = self.settings;
+        // Two reports may fail before, whatever their limits.
+        let two_reports = report_timeout_ms.saturating_mul(2).saturating_add(report_interval_ms);
+        Rules { is_damped: self.is_damped(), fail_access_count, silent_ms: two_reports.max(SILENT_MS) }
     }
 
     /// Finds members that are silent for too long, unless it was the node itself that stood still.
     fn look(&mut self, now: Millis) {
         let asked = self.asked.replace(now);
         let longest = self.period_ms().saturating_add(OWN_PAUSE_MS);
-        let (is_damped, silent_ms) = (self.is_damped(), self.silent_ms());
-        if asked.is_some_and(|asked| now.since(asked) > longest) {
-            self.members.values_mut().for_each(|member| member.last_answer = now);
-        } else if is_damped {
-            let doubted = self.members.values_mut().filter(|member| member.is_doubted());
-            for member in doubted.filter(|member| now.since(member.last_answer) >= silent_ms) {
-                member.set(MemberState::Down, "it doesn't answer reports");
+        let (has_paused, rules) = (asked.is_some_and(|asked| now.since(asked) > longest), self.rules());
+        for member in self.members.values_mut() {
+            if has_paused {
+                member.last_answer = now;
             }
+            member.look(rules, now);
         }
     }
 

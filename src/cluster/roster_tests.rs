@@ -351,20 +351,24 @@ mod damped_rules {
     #[test]
     fn evidence_of_other_calls_counts_down_at_once_and_up_by_asking() {
         let mut roster = damped();
-        roster.refused(&at(B));
+        roster.refused(&at(B), Millis(5));
         assert_eq!((state(&roster, B), ring(&roster)), ("DOWN", vec![OWN.to_owned(), C.to_owned()]));
+        assert_eq!(roster.probe_due(Millis(5)), [at(B)], "was it only the connection?");
+        roster.refused(&at(B), Millis(5));
+        roster.probed(&at(B), Probe::Refused, Millis(6));
+        assert_eq!(roster.probe_due(Millis(9)), []);
         roster.answered(&at(B), Millis(10));
         assert_eq!(state(&roster, B), "DOWN");
         assert_eq!(roster.probe_due(Millis(10)), [at(B)]);
         roster.answered(&at(C), Millis(10));
         assert_eq!(roster.probe_due(Millis(10)), [], "one that is up isn't asked for that");
-        roster.refused(&at("10.0.0.9:8848"));
+        roster.refused(&at("10.0.0.9:8848"), Millis(10));
     }
 
     #[test]
     fn a_report_right_after_refused_evidence_does_not_make_it_up() {
         let mut roster = damped();
-        roster.refused(&at(B));
+        roster.refused(&at(B), Millis(5));
         assert!(roster.reported(&nacre(B), Millis(10)));
         assert_eq!(state(&roster, B), "DOWN");
     }
@@ -434,7 +438,7 @@ mod damped_rules {
     fn those_that_are_down_have_no_voice() {
         let mut roster = damped();
         roster.set_slow(vec![at(C)]);
-        roster.refused(&at(B));
+        roster.refused(&at(B), Millis(5));
         assert_eq!(state(&roster, C), "DOWN", "one voice of one");
     }
 
@@ -559,12 +563,52 @@ mod standing {
     }
 
     #[test]
+    fn one_that_compares_is_no_owner_and_silent_until_it_serves() {
+        let mut roster = damped();
+        roster.set_standing(Standing::Comparing, Millis(100));
+        assert_eq!(
+            (ring(&roster), roster.probe_due(Millis(9_000))),
+            (vec![B.to_owned(), C.to_owned()], vec![])
+        );
+        roster.refused(&at(B), Millis(9_000));
+        roster.answered(&at(C), Millis(9_000));
+        assert!(roster.report().nacre.unwrap().starting);
+        roster.set_standing(Standing::Serving, Millis(9_100));
+        assert_eq!(
+            (ring(&roster), roster.probe_due(Millis(9_100))),
+            (vec![OWN.to_owned(), C.to_owned()], vec![at(B), at(C)])
+        );
+    }
+
+    #[test]
     fn one_that_leaves_tells_it_at_once() {
         let mut roster = damped();
         roster.set_standing(Standing::Leaving, Millis(100));
         assert_eq!(roster.probe_due(Millis(100)), [at(B), at(C)]);
         assert!(roster.report().nacre.unwrap().leaving);
         assert_eq!(ring(&roster), [B, C]);
+        roster.probed(&at(B), nacre_answered(), Millis(101));
+        assert!(!roster.has_told());
+        roster.probed(&at(C), Probe::Refused, Millis(102));
+        assert!(roster.has_told(), "who is gone needn't know");
+    }
+
+    #[test]
+    fn a_report_that_left_before_tells_nothing_new() {
+        let mut roster = damped();
+        assert!(roster.has_told());
+        assert_eq!(roster.probe_due(Millis(2_000)), [at(B), at(C)]);
+        roster.set_standing(Standing::Leaving, Millis(2_001));
+        assert_eq!(roster.probe_due(Millis(2_001)), [], "both are under way");
+        for other in [B, C] {
+            roster.probed(&at(other), nacre_answered(), Millis(2_002));
+        }
+        assert!(!roster.has_told());
+        assert_eq!(roster.probe_due(Millis(2_002)), [at(B), at(C)], "the next ones follow at once");
+        for other in [B, C] {
+            roster.probed(&at(other), nacre_answered(), Millis(2_003));
+        }
+        assert!(roster.has_told());
     }
 
     #[test]
@@ -663,11 +707,11 @@ proptest::proptest! {
                     3 => roster.probed(&other, Probe::Refused, now),
                     4 => roster.probed(&other, Probe::Failed, now),
                     5 => roster.probed(&other, Probe::NotReady { starting: who % 2 == 0 }, now),
-                    6 => roster.refused(&other),
+                    6 => roster.refused(&other, now),
                     7 => roster.answered(&other, now),
                     8 => roster.relist(&all.iter().filter(|text| **text != all[who]).map(|text| at(text)).collect::<Vec<_>>(), now),
                     9 => { roster.reported(&marked(all[who], |mark| mark.slow = vec![at(B)]), now); }
-                    10 => roster.set_standing([Standing::Starting, Standing::Serving, Standing::Leaving, Standing::Serving][who], now),
+                    10 => roster.set_standing([Standing::Starting, Standing::Serving, Standing::Leaving, Standing::Comparing][who], now),
                     _ => { roster.probe_due(now); }
                 }
             }

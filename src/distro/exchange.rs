@@ -174,6 +174,21 @@ impl Exchange {
         Ok(stamps)
     }
 
+    /// Brings what a member knows of one service; a failure is told, and nothing else follows from it.
+    pub async fn fetch(&self, from: &Address, service: ServiceKey) {
+        let outcome = match self.peers.data(from, &[key::of(service.place())]).await {
+            Ok(body) => {
+                let at = self.at();
+                batch::read(&body, at).map(|batch| self.distro.take(batch, at.now)).map_err(Into::into)
+            }
+            Err(error) => Err(ExchangeError::from(error)),
+        };
+        match outcome {
+            Ok(outcome) => self.distro.note_outcome(from, &outcome),
+            Err(error) => self.note(from, &error),
+        }
+    }
+
     async fn verify(
         &self,
         to: &Address,

@@ -38,6 +38,8 @@ pub(super) struct Inner {
     pub core: Mutex<Core<Lists>>,
     /// Something is to be done earlier than the driver thinks.
     pub woken: Notify,
+    /// A call has ended.
+    pub flushed: Notify,
     /// Tells one run of this node from another.
     boot: u64,
     /// When the protocol was driven last.
@@ -62,6 +64,7 @@ impl Distro {
             lists: Lists(registry),
             clock,
             woken: Notify::new(),
+            flushed: Notify::new(),
             boot,
             driven: AtomicU64::new(now.0),
             health: super::legacy::Health::default(),
@@ -114,6 +117,23 @@ impl Distro {
     pub fn send_whole(&self, to: &Address, keys: impl IntoIterator<Item = ServiceKey>) {
         self.0.core.lock().lacks(to, keys, self.0.clock.now());
         self.0.woken.notify_one();
+    }
+
+    /// Ready when every member that can be reached has all that this node wrote.
+    pub async fn flushed(&self) {
+        loop {
+            let flushed = self.0.flushed.notified();
+            if self.0.core.lock().is_flushed() {
+                return;
+            }
+            flushed.await;
+        }
+    }
+
+    /// How many services wait for a member, for each of them.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<(Address, usize)> {
+        self.0.core.lock().waiting().map(|(address, count)| (address.clone(), count)).collect()
     }
 
     /// Every member gets these services whole.

@@ -154,6 +154,7 @@ impl Runner {
             self.exchange.distro.0.cluster.answered(&to, now);
         }
         let actions = self.exchange.distro.0.core.lock().answered(id, answer, self.lists(), now);
+        self.exchange.distro.0.flushed.notify_waiters();
         self.perform(actions, calls);
     }
 

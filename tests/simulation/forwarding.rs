@@ -202,7 +202,7 @@ impl NacreNode {
 
     /// The owner is gone: the next one does it, or this node.
     fn gone(&mut self, at: Reading, passed: Passed, out: &mut OutboxOf<Self>) -> Option<ClientAnswer> {
-        self.roster.refused(&address(passed.to));
+        self.roster.refused(&address(passed.to), at.now);
         self.review(at);
         let key = self.key_of(passed.request);
         match mapper::owner(&self.view, &key.name) {

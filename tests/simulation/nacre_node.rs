@@ -10,7 +10,7 @@ use nacre::{
     base::clock::{Millis, Reading},
     cluster::{
         Address, Standing, View,
-        roster::{Probe, Roster, RosterSettings},
+        Probe, Roster, RosterSettings,
     },
     config::{Mapping, MemberMeta},
     distro::{
@@ -335,7 +335,7 @@ impl NacreNode {
         }
         // Ages that lay in a socket while it stood still are too young.
         if self.view.standing == Standing::Comparing && !matches!(call, Call::Load | Call::Fetch(_)) {
-            return Some(Answer::NotNow(refusal::State::Late));
+            return Some(Answer::NotNow(refusal::State::Starting));
         }
         Some(match call {
             Call::Report(_) | Call::Probe => return None,
@@ -527,7 +527,7 @@ impl SimNode for NacreNode {
             }
             Pending::Core { id, to, stamps } => {
                 if matches!(outcome, Err(CallFault::Refused | CallFault::Closed)) {
-                    self.roster.refused(&address(to));
+                    self.roster.refused(&address(to), at.now);
                     self.review(at);
                 } else if outcome.is_ok() && !matches!(outcome, Ok(Answer::NotNow(_))) {
                     self.roster.answered(&address(to), at.now);
