@@ -14,7 +14,7 @@
 //! | our report fails otherwise | SUSPICIOUS, and DOWN at the fourth time in a row |
 //! | our report is answered 404 or 501 | nothing |
 //!
-//! Where all listed members have shown that they are Nacre nodes the ring is *damped*: a report makes its sender UP
+//! Where all listed members that were ever heard of have shown that they are Nacre nodes the ring is *damped*: a report makes its sender UP
 //! only if our last report to it was answered too, else it makes us report at once; a member that hangs is DOWN within
 //! 10 s; one that most call slow counts as DOWN.
 //!
@@ -367,10 +367,13 @@ impl Roster {
         }
     }
 
-    /// Whether all listed members have shown that they are Nacre nodes.
+    /// Whether all listed members that were heard of have shown that they are Nacre nodes. One that nobody has started yet
+    /// must not make a cluster of Nacre nodes behave like one of 1.x.
     #[must_use]
     pub fn is_damped(&self) -> bool {
-        self.members.values().all(|member| member.nacre.is_some())
+        let mut heard = self.members.values().filter(|member| !member.is_unheard_of()).peekable();
+        let is_anybody_heard = heard.peek().is_some() || self.members.is_empty();
+        is_anybody_heard && heard.all(|member| member.nacre.is_some())
     }
 
     /// Whether the node isn't an owner yet, or again, since it hasn't got what the others have. It sends no reports then.
