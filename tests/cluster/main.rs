@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod poller_tests;
+mod relay_tests;
 mod standalone;
 mod support;
+mod truth_tests;

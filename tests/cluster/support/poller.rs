@@ -241,7 +241,8 @@ impl Reader {
     }
 }
 
-fn same_but_for_time(one: &[u8], other: &[u8]) -> bool {
+/// Whether two lists differ in nothing but the time of their making.
+pub fn same_but_for_time(one: &[u8], other: &[u8]) -> bool {
     const NAME: &[u8] = b"\"lastRefTime\":";
     const DIGITS: usize = 13;
     let cut = |text: &[u8]| text.windows(NAME.len()).rposition(|part| part == NAME).map(|at| at + NAME.len());
@@ -266,30 +267,9 @@ struct Host<'a> {
     healthy: bool,
 }
 
-fn hosts(body: &[u8]) -> Vec<(Option<Id>, bool)> {
+/// Whom a list names, and their health.
+pub fn hosts(body: &[u8]) -> Vec<(Option<Id>, bool)> {
     let document: Document<'_> = serde_json::from_slice(body).unwrap();
     let id = |host: &Host<'_>| fleet::instance(host.ip).filter(|_| host.port == fleet::PORT);
     document.hosts.iter().map(|host| (id(host), host.healthy)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_who_is_listed() {
-        let list = br#"{"hosts":[{"ip":"10.0.1.2","port":8080,"valid":true,"healthy":false},{"ip":"10.0.1.2","port":1,"healthy":true}],"dom":"a"}"#;
-        assert_eq!(hosts(list), [(Some(258), false), (None, true)]);
-        assert_eq!(hosts(b"{}"), []);
-        assert_eq!(fleet::instance(&fleet::address(70_000)), Some(70_000));
-    }
-
-    #[test]
-    fn lists_that_differ_in_their_time_alone_are_the_same() {
-        let list = |ip: &str, time: u64| format!(r#"{{"hosts":["{ip}"],"lastRefTime":{time},"env":""}}"#);
-        let same = |one: String, other: String| same_but_for_time(one.as_bytes(), other.as_bytes());
-        assert!(same(list("a", 1_796_000_000_000), list("a", 1_796_000_000_001)));
-        assert!(!same(list("a", 1_796_000_000_000), list("b", 1_796_000_000_000)));
-        assert!(!same(String::new(), list("b", 1_796_000_000_000)));
-    }
 }
