@@ -26,7 +26,7 @@ use crate::{
         signals::{Signals, Told},
         tasks::{TaskError, Tasks},
     },
-    config::{Loaded, Settings, own_address},
+    config::{Loaded, Lookup, Settings, own_address},
     cp::{self, Applied},
     health::{
         empty,
@@ -104,6 +104,10 @@ enum StartError {
     Push(io::Error),
     #[error("signals can't be received: {0}")]
     Signals(io::Error),
+    #[error(
+        "members are named, and this version serves alone; let it do so with nacos.standalone=true (MODE=standalone)"
+    )]
+    ClusterNotYet,
 }
 
 fn shown(address: Option<IpAddr>, port: u16) -> String {
@@ -132,6 +136,9 @@ impl EndError {
 
 async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     let mut settings = loaded.settings;
+    if settings.membership.lookup != Lookup::Standalone {
+        return Err(StartError::ClusterNotYet.into());
+    }
     settings.http.max_connections = raise_open_files(settings.http.max_connections);
     let settings = Arc::new(settings);
     let mut signals = Signals::new().map_err(StartError::Signals)?;

@@ -5,5 +5,7 @@
 pub mod member;
 pub mod view;
 
-pub use member::{Address, MemberState};
-pub use view::{Mapping, Peer, Standing, View};
+pub use member::{Address, MemberReport, MemberState, NacreMark};
+pub use view::{Peer, Standing, View};
+
+pub use crate::config::Mapping;

@@ -6,6 +6,11 @@
 
 pub mod accept;
 pub mod codec;
+pub mod core;
+pub mod data;
 pub mod key;
+pub mod load;
 pub mod mapper;
+pub mod outbox;
+pub mod verify;
 pub mod whole_instance;
