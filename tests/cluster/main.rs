@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod mixed;
 mod poller_tests;
+mod quick;
 mod relay_tests;
+mod scripted;
 mod standalone;
 mod support;
 mod truth_tests;
