@@ -34,6 +34,12 @@ impl Address {
         &self.0
     }
 
+    /// As listed, to be kept.
+    #[must_use]
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+
     /// What stands before the port: an IPv4 address, an IPv6 address in brackets, or a name.
     #[must_use]
     pub fn host(&self) -> &str {

@@ -104,6 +104,14 @@ impl View {
         Self { own, standing, ring, own_index, peers, mapping }
     }
 
+    /// The same, without the node itself among the owners.
+    #[must_use]
+    pub fn without_own(mut self) -> Self {
+        self.ring.retain(|address| *address != self.own);
+        self.own_index = None;
+        self
+    }
+
     /// The peer of this address.
     #[must_use]
     pub fn peer(&self, address: &Address) -> Option<&Peer> {

@@ -364,13 +364,10 @@ impl Loading {
     fn tell_unheard(&mut self, settings: &Settings, lookup: Lookup) {
         let mut unheard = mode::unheard(&settings.membership, lookup);
         let (name, value) = ("nacos.core.auth.server.identity.key", "nacos.core.auth.server.identity.value");
-        match (&settings.cluster.identity_key, &settings.cluster.identity_value) {
-            (Some(_), None) => {
-                unheard.push((name, "proves no member without nacos.core.auth.server.identity.value"))
-            }
-            (None, Some(_)) => {
-                unheard.push((value, "proves no member without nacos.core.auth.server.identity.key"))
-            }
+        let cluster = &settings.cluster;
+        match (cluster.identity_key.is_some(), cluster.identity_value.is_some()) {
+            (true, false) => unheard.push((name, "proves no member without a value")),
+            (false, true) => unheard.push((value, "proves no member without a key")),
             _ => {}
         }
         for (key, text) in unheard {

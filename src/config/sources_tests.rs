@@ -691,7 +691,7 @@ fn keys_that_lose_something_are_warned_of_one_by_one() {
         "app.properties:1: spring.datasource.platform: no database is used; namespaces and users that are stored there aren't read",
         "app.properties:11: nacos.naming.empty-service.clean.period-time-ms: has no effect, since nacos.naming.clean.empty-service.interval is given too",
         "app.properties:4: nacos.istio.mcp.server.enabled: there is no MCP server",
-        "app.properties:14: nacos.core.auth.server.identity.key: proves no member without nacos.core.auth.server.identity.value",
+        "app.properties:14: nacos.core.auth.server.identity.key: proves no member without a value",
         "app.properties:15: nacos.naming.distro.taskDispatchPeriod: has no effect, since nacos.core.protocol.distro.data.sync.delayMs is given too",
     ];
     expected.sort_unstable();
