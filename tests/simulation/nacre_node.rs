@@ -8,10 +8,7 @@ use std::{
 
 use nacre::{
     base::clock::{Millis, Reading},
-    cluster::{
-        Address, Standing, View,
-        Probe, Roster, RosterSettings,
-    },
+    cluster::{Address, Probe, Roster, RosterSettings, Standing, View},
     config::{Mapping, MemberMeta},
     distro::{
         core::{self, Action, Core, Rhythm},
@@ -387,6 +384,7 @@ impl NacreNode {
         match outcome {
             Ok(answer @ (Answer::All(_) | Answer::NotNow(_) | Answer::Forbidden)) => {
                 if let Answer::All(data) = &answer {
+                    self.roster.shown_nacre(&address(to), 1);
                     for datum in data {
                         self.merge(Some(to), datum, at.now);
                     }
