@@ -8,10 +8,7 @@ use std::{
 
 use nacre::{
     base::clock::{Millis, Reading},
-    cluster::{
-        Address, Standing, View,
-        Probe, Roster, RosterSettings,
-    },
+    cluster::{Address, Probe, Roster, RosterSettings, Standing, View},
     config::{Mapping, MemberMeta},
     distro::{
         core::{self, Action, Core, Rhythm},
