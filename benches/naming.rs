@@ -137,6 +137,6 @@ fn register_and_deregister(bencher: Bencher<'_, '_>, size: usize) {
         let ip = ip(number);
         let described = Description::new(&ip, 9090, "DEFAULT");
         node.registry.register(PLACE, &described, node.clock.now()).unwrap();
-        node.registry.deregister(PLACE, described.key).unwrap()
+        node.registry.deregister(PLACE, described.key, node.clock.now()).unwrap()
     });
 }

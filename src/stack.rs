@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, Either, FutureExt as _};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use http_body::Body;
 use nacre_middleware::{
     V1Response,
@@ -28,14 +28,13 @@ use tower_service::Service;
 use crate::{
     api::{
         Api, V1Call,
-        ownership::{Ownership, With},
+        ownership::Ownership,
         peers::{self, Bodies},
         reply,
         routes::{Handler, Pending, Row},
         traffic::Gate,
     },
-    base::client::{CallError, Client, ClientSettings},
-    config::ForwardSettings,
+    base::client::{CallError, Client},
     observe::Meters,
 };
 
@@ -49,33 +48,19 @@ const SUSPECT_AFTER: Duration = Duration::from_millis(30);
 /// Bytes of an answer to a write: names of changed instances at most.
 const MAX_ANSWER: usize = 16 << 20;
 
-/// The part that passes writes on, of a node without members: all writes are its own.
+/// Makes the part that passes writes on, over the connections of all calls to members.
 #[must_use]
-pub fn alone(api: &Api) -> Forwarder {
-    let client = Client::new(ClientSettings::default());
-    let ownership = Ownership::new(None, With::of(api));
-    forwarder(ownership, client, &api.own_address, HeaderMap::new(), &api.settings.forward)
-}
-
-/// Makes the part that passes writes on. `own_address` is as members list this node; `headers` are those of every call
-/// to a member.
-#[must_use]
-pub fn forwarder(
-    ownership: Ownership,
-    client: Client,
-    own_address: &str,
-    headers: HeaderMap,
-    settings: &ForwardSettings,
-) -> Forwarder {
-    let address = HeaderValue::try_from(own_address).unwrap_or(HeaderValue::from_static("unknown"));
+pub fn forwarder(api: &Api, ownership: Ownership) -> Forwarder {
+    let settings = &api.settings.forward;
+    let address = HeaderValue::try_from(&*api.own_address).unwrap_or(HeaderValue::from_static("unknown"));
     let process = RandomState::new().build_hasher().finish();
     let bounds = Bounds {
         max_in_flight: u32::try_from(settings.max_per_peer).unwrap_or(u32::MAX),
         timeout: settings.timeout,
         suspect_after: SUSPECT_AFTER,
     };
-    let client = PeerClient { client, timeout: settings.timeout };
-    Forwarder::new(ownership, client, Own { address, process, headers }, bounds)
+    let client = PeerClient { client: api.peers.client().clone(), timeout: settings.timeout };
+    Forwarder::new(ownership, client, Own { address, process, headers: api.peers.headers().clone() }, bounds)
 }
 
 /// The client of peer calls, as the layers want it.
@@ -130,7 +115,10 @@ where
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
 {
     let access_log = api.settings.server.access_log;
-    let (meter, gate) = (Meter(api.sight.meters), Gate::new(Arc::clone(&api.switches)));
+    let (meter, mut gate) = (Meter(api.sight.meters), Gate::new(Arc::clone(&api.switches)));
+    if api.distro.is_some() && api.settings.naming.data_warmup {
+        gate = gate.shut_while_loading(api.cluster.clone());
+    }
     let bodies = Bodies(Arc::clone(&api));
     nacre_middleware::stack(access_log, meter, limits, bodies, gate, forwarder, Endpoints { api })
 }

@@ -18,8 +18,9 @@ use http_body_util::Full;
 use in_process::{Node, read};
 use nacre::{
     api::{V1Call, ownership::Ring, routes::Row},
-    base::java,
-    cluster::{Address, Mapping, MemberState, Peer, Standing, View},
+    base::{clock::Clock, java},
+    cluster::{Address, Cluster, Mapping, MemberState, Peer, Standing, View},
+    config::Settings,
     distro::mapper::{self, Owner},
     model::ServiceKey,
 };
@@ -160,6 +161,11 @@ impl Ring for Two {
     fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.lock())
     }
+
+    fn is_stale(&self) -> bool {
+        false
+    }
+
     fn refused(&self, address: &Address) {
         let mut view = self.view.lock();
         let peers = view.peers.iter().cloned().map(|mut peer| {
@@ -196,8 +202,9 @@ fn ring(member: &Address, nacre: Option<u32>, name: &str, ours: bool) -> Arc<Two
 fn start(
     ring: &Arc<Two>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
-    let (own, ring) = (ring.view().own.to_string(), Arc::clone(ring) as Arc<dyn Ring>);
-    in_process::start_with(Arc::new(tempfile::tempdir().unwrap()), &own, Some(ring))
+    let (own, ring) = (ring.view().own.clone(), Arc::clone(ring) as Arc<dyn Ring>);
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    in_process::start_as(Cluster::alone(own, Clock::set(0)), Settings::default(), folder, Some(ring))
 }
 
 fn request(exchange: &Exchange) -> in_process::Sent {
@@ -276,6 +283,32 @@ async fn a_lower_case_agent_is_no_servers() {
     let (answer, essence, _) = pass_on(&asked, &asked).await;
     assert_eq!(answer, (200, "ok".into()));
     assert_eq!(essence.parameters.len(), 5);
+}
+
+#[tokio::test]
+async fn a_form_that_no_uri_can_hold_goes_to_a_1x_member_in_its_query_up_to_500_kib() {
+    let form = exchange("mixed_in");
+    for (letters, status) in [(100_000, 200), (520_000, 413)] {
+        let mut member = Member::answering_as(&exchange("register_out")).await;
+        let ring = ring(&member.address, None, &name_of(&form), false);
+        let metadata = "x".repeat(letters);
+        let asked = Exchange { body: format!("port=22&metadata={metadata}"), ..form.clone() };
+        let asked = Exchange {
+            headers: asked.headers.into_iter().filter(|(name, _)| name != "Content-Length").collect(),
+            ..asked
+        };
+        let (got, text) = read(start(&ring).send(request(&asked)).await).await;
+        assert_eq!(got, status, "{text}");
+        if status == 413 {
+            assert!(member.got_nothing());
+            continue;
+        }
+        let (essence, _) = member.got();
+        let line = format!(
+            "POST /nacos/v1/ns/instance?serviceName=fw2&ip=10.0.0.22&port=22&metadata={metadata}&encoding=UTF-8&nofix=1"
+        );
+        assert!(essence == Essence::new(&line, ""));
+    }
 }
 
 #[tokio::test]

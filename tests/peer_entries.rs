@@ -68,7 +68,7 @@ impl<S> Stack for S where
 
 /// A node among these members, asked by the second.
 fn node(cluster: Cluster, set: &[&str]) -> Node<impl Stack + use<>> {
-    let mut node = start_as(Arc::new(tempfile::tempdir().unwrap()), cluster, settings(set), None);
+    let mut node = start_as(cluster, settings(set), Arc::new(tempfile::tempdir().unwrap()), None);
     node.caller = "10.0.0.2:50000".parse().unwrap();
     node
 }

@@ -61,7 +61,7 @@ pub(crate) fn unavailable_in(state: State, text: &str) -> V1Response {
 }
 
 /// Says what state the node is in.
-pub(crate) fn mark(response: &mut V1Response, state: State) {
+pub fn mark(response: &mut V1Response, state: State) {
     response.headers_mut().insert(STATE.clone(), HeaderValue::from_static(state.word()));
 }
 

@@ -44,11 +44,13 @@ pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Ref
         (Beaten::Ephemeral(instance), Some(service), _) => {
             // The health of a marked one is what a peer set.
             if !instance.healthy() && !instance.marked {
-                api.registry.set_health_of(&service, &key, true);
+                api.registry.set_health_of(&service, &key, true, now);
             }
-            Ok(known(api, Effect::Renewed, instance.own_beat_interval_ms))
+            Ok(known(api, Effect::Renewed, instance.own_beat_interval_ms()))
         }
-        (Beaten::Persistent(instance), ..) => Ok(known(api, Effect::Renewed, instance.own_beat_interval_ms)),
+        (Beaten::Persistent(instance), ..) => {
+            Ok(known(api, Effect::Renewed, instance.own_beat_interval_ms()))
+        }
         (Beaten::Unknown, _, Some(body)) if body.makes_an_instance() => make(api, &named, body, cluster),
         _ => Ok(unknown(api)),
     }

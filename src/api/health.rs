@@ -37,7 +37,7 @@ pub fn update(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     match super::instance::find(&service.state(), &key) {
         None => Ok(Pending::Done(Reply::OK)),
         Some(instance) if instance.ephemeral => {
-            api.registry.set_health_of(&service, &key, healthy);
+            api.registry.set_health_of(&service, &key, healthy, api.clock.now());
             Ok(Pending::Done(Reply::OK))
         }
         Some(_) => Ok(store(api, &service.key, &key, healthy)),
@@ -65,7 +65,7 @@ fn store(api: &Api, service: &ServiceKey, instance: &InstanceKey<'_>, healthy: b
         let known = applied.registry.get(service.place());
         let known = known.and_then(|known| known.state().persistent.get(&gone.key()).cloned());
         let changes = known.filter(|known| known.healthy() != healthy).map(|known| {
-            let copy = known.copy();
+            let mut copy = known.copy();
             copy.set_healthy(healthy);
             Change::Instance(service, Box::new(copy))
         });

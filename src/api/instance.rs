@@ -193,7 +193,7 @@ pub fn deregister(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let named = Named::read(&params)?;
     let key = described.key();
     if described.ephemeral {
-        api.registry.deregister(named.place(), key)?;
+        api.registry.deregister(named.place(), key, api.clock.now())?;
         return Ok(Pending::Done(Reply::OK));
     }
     if api.registry.get(named.place()).is_none() {
@@ -310,9 +310,10 @@ pub fn patch(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     if !ephemeral {
         return Ok(patch_stored(api, named.place().to_key(), &key, patch));
     }
-    let patched = api.registry.write(&service, |draft| {
-        let known = key.find_in(&draft.ephemeral)?;
-        let patched = patch.apply(known, api.clock.now());
+    let now = api.clock.now();
+    let patched = api.registry.write(&service, now, |draft| {
+        let known = key.find_in(draft.ephemeral())?;
+        let patched = patch.apply(known, now);
         draft.put(patched);
         Some(())
     });

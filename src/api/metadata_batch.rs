@@ -14,7 +14,10 @@ use super::{
     routes::{Outcome, Pending},
 };
 use crate::{
-    base::jackson::{self, Scalar},
+    base::{
+        clock::Millis,
+        jackson::{self, Scalar},
+    },
     cp::{Change, Scope},
     model::{
         Instance, InstanceKey, Instances, Limits, Registry, ServiceKey,
@@ -43,24 +46,30 @@ fn operate(api: &Api, params: &Params<'_>, action: Action) -> Result<Pending, Re
     // Before anything is changed of the one kind, the other could refuse it.
     batch.outcome(&state.ephemeral, true, api.registry.limits())?;
     if !batch.finds_any(&state.persistent) {
-        return updated(change_ephemeral(&api.registry, place, &batch)?).map(Pending::Done);
+        return updated(change_ephemeral(&api.registry, place, &batch, api.clock.now())?).map(Pending::Done);
     }
     let (key, registry, stored) = (place.to_key(), Arc::clone(&api.registry), Arc::clone(&batch));
+    let clock = api.clock.clone();
     let stored = api.cp.submit(Scope::service(&key), {
         let key = key.clone();
         move |applied| changes_of_persistent(&applied.registry, &key, &stored)
     });
     Ok(Pending::Later(Box::pin(async move {
         let mut names = stored.await?;
-        names.extend(change_ephemeral(&registry, key.place(), &batch)?);
+        names.extend(change_ephemeral(&registry, key.place(), &batch, clock.now())?);
         updated(names)
     })))
 }
 
-fn change_ephemeral(registry: &Registry, place: Place<'_>, batch: &Batch) -> Result<Vec<String>, Refusal> {
+fn change_ephemeral(
+    registry: &Registry,
+    place: Place<'_>,
+    batch: &Batch,
+    now: Millis,
+) -> Result<Vec<String>, Refusal> {
     let Some(service) = registry.get(place) else { return Ok(Vec::new()) };
-    let names = registry.write(&service, |draft| {
-        let (names, new) = batch.outcome(&draft.ephemeral, true, registry.limits())?;
+    let names = registry.write(&service, now, |draft| {
+        let (names, new) = batch.outcome(draft.ephemeral(), true, registry.limits())?;
         new.into_iter().for_each(|instance| draft.put(instance));
         Ok(names)
     });

@@ -19,6 +19,7 @@ pub mod legacy;
 pub mod list;
 pub mod member;
 pub mod metadata_batch;
+pub mod nacre;
 pub mod node;
 pub mod observe;
 pub mod operator;
@@ -29,6 +30,7 @@ pub mod peers;
 pub mod push_state;
 pub mod raft;
 pub mod reply;
+pub mod ring;
 pub mod routes;
 pub mod service;
 pub mod subscribers;
@@ -46,6 +48,7 @@ use crate::{
     cluster::{Cluster, Doorkeeper, Peers},
     config::Settings,
     cp,
+    distro::Distro,
     model::{Registry, namespaces::Namespaces, registry::Place, switches::Switchboard},
     push::Push,
 };
@@ -77,6 +80,8 @@ pub struct Api {
     pub doorkeeper: Doorkeeper,
     /// Calls to other members.
     pub peers: Peers,
+    /// The protocol of members; nothing on a node that serves alone.
+    pub distro: Option<Distro>,
     /// The address and port by which others know this node, as `ip:port`.
     pub own_address: Box<str>,
     /// What else the node knows of itself.

@@ -13,6 +13,8 @@ use crate::base::machine::Machine;
 pub struct Node {
     /// When it started, in milliseconds since 1970.
     pub started_ms: u64,
+    /// Tells one run of the node from another; random.
+    pub boot: u64,
     /// How busy the machine is.
     pub machine: Machine,
     /// Signs what a login gets.
@@ -25,7 +27,10 @@ impl Node {
     /// # Errors
     /// The system gives no random bytes for the key of the tokens.
     pub fn new(started_ms: u64) -> std::io::Result<Self> {
-        Ok(Self { started_ms, machine: Machine::default(), tokens: Tokens::new()? })
+        let mut boot = [0; 8];
+        getrandom::getrandom(&mut boot)?;
+        let boot = u64::from_le_bytes(boot);
+        Ok(Self { started_ms, boot, machine: Machine::default(), tokens: Tokens::new()? })
     }
 }
 

@@ -31,6 +31,9 @@ pub trait Ring: Send + Sync + 'static {
     /// The cluster as it is seen now.
     fn view(&self) -> Arc<View>;
 
+    /// Whether what is read from a socket now may have lain there while the process stood still.
+    fn is_stale(&self) -> bool;
+
     /// This member takes no connections, or serves nobody now.
     fn refused(&self, address: &Address);
 
@@ -100,6 +103,10 @@ const STARTING: Standstill = Standstill {
     state: State::Starting,
     text: "server is STARTING now, its data are not loaded yet, please try again later",
 };
+const COMPARING: Standstill = Standstill {
+    state: State::Starting,
+    text: "server stood still and compares its data with the members, please try again later",
+};
 const REMOVED: Standstill = Standstill {
     state: State::Removed,
     text: "this node is no longer a member of its cluster: it is not on the list of members, and takes no writes",
@@ -116,7 +123,9 @@ impl distro_filter::Ownership<Row> for Ownership {
         let view = ring.view();
         match view.standing {
             Standing::Alone => return Alone,
-            Standing::Starting | Standing::Comparing => return Nobody(STARTING),
+            _ if ring.is_stale() => return Nobody(COMPARING),
+            Standing::Starting => return Nobody(STARTING),
+            Standing::Comparing => return Nobody(COMPARING),
             Standing::Removed => return Nobody(REMOVED),
             Standing::Serving | Standing::Leaving => {}
         }

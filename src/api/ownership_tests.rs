@@ -22,6 +22,10 @@ impl Ring for Fixed {
     fn view(&self) -> Arc<View> {
         Arc::clone(&self.view)
     }
+    fn is_stale(&self) -> bool {
+        false
+    }
+
     fn refused(&self, address: &Address) {
         self.asked.lock().push(format!("refused {address}"));
     }

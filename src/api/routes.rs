@@ -12,7 +12,7 @@ use nacre_middleware::Facts;
 
 use super::{
     Api, V1Call, auth, beat, catalog, cluster, console, core, distro, heads, health, instance, legacy, list,
-    member, metadata_batch, observe, operator, push_state, raft,
+    member, metadata_batch, nacre, observe, operator, push_state, raft,
     reply::{Refusal, Reply},
     service, subscribers, unrouted, web,
 };
@@ -59,10 +59,10 @@ pub struct Route {
     pub area: Area,
     /// Carries the headers of a controller's answer.
     pub dressed: bool,
-    /// In a cluster, only the owner of the service does it.
-    pub forwarded: bool,
     /// For members of the cluster alone; see [`super::peers`].
     pub of_peers: bool,
+    /// In a cluster, only the owner of the service does it.
+    pub forwarded: bool,
     /// The endpoint.
     pub handler: Handler,
 }
@@ -118,21 +118,21 @@ impl Facts for Row {
 }
 
 const fn naming(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Naming, dressed: true, forwarded: false, of_peers: false, handler }
+    Route { method, path, area: Area::Naming, dressed: true, of_peers: false, forwarded: false, handler }
 }
 
 /// A write that the owner of the service does. Source: Nacos 1.4.8 naming module, the entries that its distro filter
 /// finds marked; compat file `forward`.
 const fn owned(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Naming, dressed: true, forwarded: true, of_peers: false, handler }
+    Route { method, path, area: Area::Naming, dressed: true, of_peers: false, forwarded: true, handler }
 }
 
 const fn context(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Context, dressed: true, forwarded: false, of_peers: false, handler }
+    Route { method, path, area: Area::Context, dressed: true, of_peers: false, forwarded: false, handler }
 }
 
 const fn outside(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Outside, dressed: false, forwarded: false, of_peers: false, handler }
+    Route { method, path, area: Area::Outside, dressed: false, of_peers: false, forwarded: false, handler }
 }
 
 /// What only members of the cluster may call: it changes what is registered or who is a member, or hands all out.
@@ -227,6 +227,9 @@ static ROUTES: &[Route] = &[
     context(Method::GET, "/index.html", Now(web::page)),
     context(Method::GET, "/actuator", Now(web::actuator)),
     context(Method::GET, "/actuator/health", Now(web::actuator_health)),
+    of_peers(outside(Method::PUT, "/nacre/peer/verify", Now(nacre::verify))),
+    of_peers(outside(Method::PUT, "/nacre/peer/keys", Now(nacre::keys))),
+    of_peers(outside(Method::PUT, "/nacre/peer/ask", Now(nacre::ask))),
     outside(Method::GET, "/livez", Now(observe::livez)),
     outside(Method::GET, "/readyz", Now(observe::readyz)),
     outside(Method::GET, "/metrics", Waits(observe::metrics)),
@@ -255,7 +258,7 @@ mod special {
 
     const fn row(area: Area, path: &'static str, dressed: bool, handler: super::Handler) -> Route {
         // The method is of no account here; GET leaves bodies unread.
-        Route { method: Method::GET, path, area, dressed, forwarded: false, of_peers: false, handler }
+        Route { method: Method::GET, path, area, dressed, of_peers: false, forwarded: false, handler }
     }
 
     /// The labels of these rows and of [`super::PROMETHEUS`], each once.
@@ -486,6 +489,9 @@ mod tests {
                 "PUT /v1/ns/distro/checksum",
                 "POST /v1/core/cluster/report",
                 "POST /v1/core/cluster/server/leave",
+                "PUT /nacre/peer/verify",
+                "PUT /nacre/peer/keys",
+                "PUT /nacre/peer/ask",
             ]
         );
     }

@@ -128,6 +128,17 @@ where
     deserializer.deserialize_map(Fields { set, result: PhantomData })
 }
 
+/// [`read_fields`] of a text.
+///
+/// # Errors
+/// What isn't an object, and nothing but one.
+pub fn fields<'a, T: Default>(text: &'a str, set: impl Fn(&mut T, &str, Scalar<'a>)) -> Result<T, WrongKind> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let read = read_fields(&mut deserializer, set).map_err(|_| WrongKind)?;
+    deserializer.end().map_err(|_| WrongKind)?;
+    Ok(read)
+}
+
 struct Fields<T, F> {
     set: F,
     result: PhantomData<T>,

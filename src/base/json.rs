@@ -18,9 +18,14 @@ use super::java;
 /// Numbers that JSON can't hold (`NaN`, `Infinity`) must be given as texts by their own type; serde writes null.
 pub fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
-    let mut serializer = Serializer::with_formatter(&mut out, Jackson);
-    value.serialize(&mut serializer).expect("writing our own structs into memory can't fail");
+    append(&mut out, value);
     out
+}
+
+/// Appends `value` as [`to_bytes`] writes it.
+pub fn append(out: &mut Vec<u8>, value: &impl Serialize) {
+    let mut serializer = Serializer::with_formatter(out, Jackson);
+    value.serialize(&mut serializer).expect("writing our own structs into memory can't fail");
 }
 
 /// Appends `text` as a JSON string with its quotes.

@@ -35,6 +35,9 @@ const LEGACY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Characters that Java leaves as they are in a query.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
+/// Names the calling member, as the reference does with some calls.
+const SOURCE_HEADER: HeaderName = HeaderName::from_static("request-source");
+
 /// What the reference appends to a query.
 const READ_AS_SENT: &str = "encoding=UTF-8&nofix=1";
 
@@ -103,7 +106,8 @@ impl Peers {
             max_data: settings.cluster.peer_max_body_bytes,
         };
         let context = settings.server.context_path.as_str().into();
-        Self(Arc::new(Inner { client, own, context, headers: headers(settings), limits }))
+        let headers = headers(&own, settings);
+        Self(Arc::new(Inner { client, own, context, headers, limits }))
     }
 
     /// The client of these calls, with its connections, for writes that are passed on.
@@ -267,6 +271,15 @@ impl Peers {
         self.send(to, call, self.0.limits.verify, self.0.limits.max_data).await
     }
 
+    /// Asks a Nacre member about silent instances (`PUT /nacre/peer/ask`, JSON both ways).
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn ask(&self, to: &Address, body: Bytes) -> Result<Bytes, PeerError> {
+        let call = self.call(Method::PUT, "/nacre/peer/ask", body);
+        self.send(to, call, self.0.limits.verify, self.0.limits.max_data).await
+    }
+
     /// Compares keys with a Nacre member (`PUT /nacre/peer/keys`, JSON both ways).
     ///
     /// # Errors
@@ -338,8 +351,11 @@ impl Peers {
 }
 
 /// What every call carries.
-fn headers(settings: &Settings) -> HeaderMap {
+fn headers(own: &Address, settings: &Settings) -> HeaderMap {
     let mut headers = HeaderMap::new();
+    if let Ok(own) = HeaderValue::from_str(own.as_str()) {
+        headers.insert(SOURCE_HEADER, own);
+    }
     headers.insert(header::USER_AGENT, USER_AGENT);
     headers.insert("client-version", HeaderValue::from_static(VERSION));
     headers.insert(PEER_HEADER, HeaderValue::from(super::member::PROTOCOL));

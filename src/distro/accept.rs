@@ -4,13 +4,21 @@
 //! 1.4.8 naming module, distro controller and service; compat file `distro-data`.
 
 use super::{
+    batch::{self, Content, Datum as TypedDatum},
     codec::{Data, Datum, FieldError},
     key::{self, Key},
 };
 use crate::{
-    base::{clock::Reading, json::Object},
+    base::{
+        clock::{Millis, Reading},
+        json::Object,
+    },
     model::{
-        Definition, Instance, Registry, ServiceKey, cluster::Cluster, instance::InstanceId, name::NameError,
+        Definition, Instance, Registry, ServiceKey,
+        cluster::Cluster,
+        instance::InstanceId,
+        merge::{Merged, Replaced},
+        name::NameError,
         registry::Place,
     },
 };
@@ -27,6 +35,12 @@ pub enum AcceptError {
     /// There is no datum under a key, or it has no key of its own.
     #[error("the datum of {0} lacks its key")]
     NoKey(ServiceKey),
+    /// Its own key is another than the one that it stands under.
+    #[error("the datum of {0} has another key of its own")]
+    OtherKey(ServiceKey),
+    /// A part of it is missing or of the wrong kind.
+    #[error("the datum of {0} has no {1} that can be read")]
+    Unreadable(ServiceKey, &'static str),
     /// A list holds something that is no instance.
     #[error("the datum of {0} can not be used: {1}")]
     Field(ServiceKey, FieldError),
@@ -119,15 +133,70 @@ fn check_list(registry: &Registry, place: Place<'_>, list: &[Instance]) -> Resul
     Ok(())
 }
 
+/// What a datum did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It came from a Nacre member, and was merged.
+    Merged(Merged),
+    /// It came from a 1.x member.
+    Replaced(Replaced),
+}
+
+/// What became of the data of a body.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What was taken, and what it did.
+    pub taken: Vec<(ServiceKey, Taken)>,
+    /// Keys of which nothing was taken.
+    pub refused: Vec<(String, AcceptError)>,
+    /// Services of which something was taken, and something was left out.
+    pub halved: Vec<(ServiceKey, AcceptError)>,
+}
+
+/// Takes data of peers key by key: merges what Nacre members tell, puts lists of 1.x members in the place of ours, or takes
+/// what is new in them where `is_ours` says that we own the service.
+pub fn take(
+    registry: &Registry,
+    batch: Vec<batch::Read>,
+    is_ours: impl Fn(&ServiceKey) -> bool,
+    now: Millis,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (key, read) in batch {
+        let taken = read.and_then(|TypedDatum { service, content, refused }| {
+            let place = service.place();
+            let (taken, left_out) = match content {
+                Content::Entries { entries, complete } => {
+                    let mut merged = registry.merge(place, entries, complete, now)?;
+                    let left_out = merged.refused.take();
+                    (Taken::Merged(merged), left_out)
+                }
+                Content::List(list) => {
+                    let mut replaced = registry.replace_by_legacy(place, &list, is_ours(&service), now)?;
+                    let left_out = replaced.refused.take();
+                    (Taken::Replaced(replaced), left_out)
+                }
+            };
+            let of_field = refused.map(|error| AcceptError::Field(service.clone(), error));
+            Ok((service, taken, of_field.or(left_out.map(AcceptError::Name))))
+        });
+        match taken {
+            Ok((service, taken, left_out)) => {
+                outcome.halved.extend(left_out.map(|error| (service.clone(), error)));
+                outcome.taken.push((service, taken));
+            }
+            Err(error) => outcome.refused.push((key, error)),
+        }
+    }
+    outcome
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{
-        base::clock::Millis,
-        model::{Limits, change::Changes},
-    };
+    use crate::model::{Limits, change::Changes};
 
     const KEY: &str = "com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s";
     const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
@@ -156,7 +225,7 @@ mod tests {
             r#"{"KEY":{"key":"KEY","value":{"instanceList":[{"ip":"a","port":1},{"ip":"b","port":1}]}}}"#;
         put(&registry, first).unwrap();
         let service = registry.get(PLACE).unwrap();
-        registry.set_health(&service, |instance| Some(instance.ip() != "a"));
+        registry.set_health(&service, Millis(0), |instance| Some(instance.ip() != "a"));
         let second = r#"{"KEY":{"key":"KEY","value":{"instanceList":[{"ip":"a","port":1},{"ip":"c","port":1,"healthy":false}]}}}"#;
         put(&registry, second).unwrap();
         assert_eq!(list(&registry), Some(vec![("a".into(), false), ("c".into(), false)]));

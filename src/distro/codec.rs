@@ -1,20 +1,15 @@
-//! The documents of the v1 wire: data as peers send them, read leniently and written as the reference writes them.
+//! Data as peers send them, read leniently: the documents of the v1 wire.
 //!
-//! Pure. Source: Nacos 1.4.8 naming module, datum and instance as its JSON mapper reads and writes them; compat file
-//! `distro-data`.
+//! Pure. Source: Nacos 1.4.8 naming module, datum and instance as its JSON mapper reads them; compat file
+//! `distro-data`. The fields whose names begin with `nacre` are ours.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, fmt};
 
 use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
+    Deserialize, Deserializer,
     de::{MapAccess, Visitor},
-    ser::SerializeMap as _,
 };
 
-use super::{
-    key,
-    whole_instance::{DEFAULT_APP, WholeInstance},
-};
 use crate::{
     base::{
         clock::{Millis, Reading},
@@ -22,14 +17,12 @@ use crate::{
         json::Object,
     },
     model::{
-        Instance, Metadata, Service,
+        Instance, Metadata,
+        entry::DEFAULT_APP,
         instance::{Description, HIGHEST_WEIGHT, InstanceId, InstanceKey},
         name::DEFAULT_CLUSTER,
     },
 };
-
-/// What every stored datum shows as its time: it is compared with nothing.
-const TIMESTAMP: u32 = 1;
 
 /// Data as received: keys with what stands under them, in order.
 #[derive(Debug)]
@@ -68,6 +61,8 @@ pub struct WireInstance<'a> {
     last_beat: Scalar<'a>,
     marked: Scalar<'a>,
     app: Scalar<'a>,
+    stamp: Scalar<'a>,
+    age: Scalar<'a>,
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for WireInstance<'a> {
@@ -84,6 +79,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for WireInstance<'a> {
             "lastBeat" => instance.last_beat = value,
             "marked" => instance.marked = value,
             "app" => instance.app = value,
+            "nacreStamp" => instance.stamp = value,
+            "nacreAge" => instance.age = value,
             _ => {}
         })
     }
@@ -98,6 +95,34 @@ pub enum FieldError {
     /// It is of another kind.
     #[error("an instance has a {0} that can not be read")]
     Kind(&'static str),
+    /// It is a number that can't be.
+    #[error("an instance has a {0} that can not be true: {1}")]
+    Range(&'static str, i64),
+}
+
+/// A stamp may be ahead of our wall clock by this, in milliseconds; one that is further ahead would win for ever.
+const MOST_AHEAD_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// A stamp of a Nacre member.
+///
+/// # Errors
+/// [`FieldError`]: none, no number, below 1, more than a day ahead of our clock.
+pub(super) fn stamp(field: Scalar<'_>, name: &'static str, at: Reading) -> Result<u64, FieldError> {
+    let given = field.long().map_err(|_| FieldError::Kind(name))?.ok_or(FieldError::Missing(name))?;
+    let stamp = u64::try_from(given).ok().filter(|stamp| *stamp > 0);
+    stamp
+        .filter(|stamp| *stamp <= at.wall_ms.saturating_add(MOST_AHEAD_MS))
+        .ok_or(FieldError::Range(name, given))
+}
+
+/// The moment that was as long ago as a Nacre member says.
+///
+/// # Errors
+/// [`FieldError`]: none, no number, in the future, before there was time.
+pub(super) fn moment_ago(field: Scalar<'_>, name: &'static str, at: Reading) -> Result<Millis, FieldError> {
+    let given = field.long().map_err(|_| FieldError::Kind(name))?.ok_or(FieldError::Missing(name))?;
+    let age = u64::try_from(given).ok().filter(|age| *age <= at.now.0);
+    age.map(|age| at.now.minus(age)).ok_or(FieldError::Range(name, given))
 }
 
 impl WireInstance<'_> {
@@ -109,6 +134,24 @@ impl WireInstance<'_> {
     /// # Errors
     /// [`FieldError`].
     pub fn into_instance(self, name: &str, at: Reading) -> Result<Instance, FieldError> {
+        self.read(name, at)
+    }
+
+    /// The instance as a Nacre member tells of it: with its stamp, and with the age of its last beat in the place of the
+    /// date.
+    ///
+    /// # Errors
+    /// [`FieldError`].
+    pub fn into_stamped(self, name: &str, at: Reading) -> Result<Instance, FieldError> {
+        let stamp = stamp(self.stamp, "nacreStamp", at)?;
+        let beaten = moment_ago(self.age, "nacreAge", at)?;
+        let mut instance = self.read(name, at)?;
+        instance.set_stamp(stamp);
+        instance.beat(beaten);
+        Ok(instance)
+    }
+
+    fn read(self, name: &str, at: Reading) -> Result<Instance, FieldError> {
         let text = |field: Scalar<'_>, name| match field.text() {
             Ok(text) => Ok(text.map(Cow::into_owned)),
             Err(WrongKind) => Err(FieldError::Kind(name)),
@@ -170,46 +213,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Data<'a> {
     }
 }
 
-/// The ephemeral lists of services as an object of data.
-pub struct ShownData<'a> {
-    /// The services.
-    pub services: &'a [Arc<Service>],
-    /// For the times of the beats.
-    pub at: Reading,
-}
-
-impl Serialize for ShownData<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.services.len()))?;
-        for service in self.services {
-            let state = service.state();
-            let name = &*service.key.name;
-            let list = state.ephemeral.iter().map(|instance| WholeInstance::of(instance, name, self.at));
-            let key = key::of(service.key.place());
-            let value = ShownList { instance_list: list.collect() };
-            map.serialize_entry(&key, &ShownDatum { key: &key, value, timestamp: TIMESTAMP })?;
-        }
-        map.end()
-    }
-}
-
-#[derive(Serialize)]
-struct ShownDatum<'a> {
-    key: &'a str,
-    value: ShownList<'a>,
-    timestamp: u32,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ShownList<'a> {
-    instance_list: Vec<WholeInstance<'a>>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::json;
+    use crate::{base::json, distro::whole_instance::WholeInstance};
 
     /// Reads an instance and writes it again.
     fn round(text: &str) -> Result<String, String> {

@@ -6,11 +6,13 @@ use serde::Serialize;
 
 use crate::{
     base::clock::Reading,
-    model::{Instance, Metadata, instance::KEY_ID_GENERATOR},
+    model::{
+        Instance, Metadata,
+        entry::DEFAULT_APP,
+        instance::{KEY_ID_GENERATOR, Mark},
+    },
 };
 
-/// The application of an instance that named none.
-pub const DEFAULT_APP: &str = "DEFAULT";
 /// The way of making ids of an instance that asked for none.
 const DEFAULT_ID_GENERATOR: &str = "simple";
 
@@ -38,6 +40,17 @@ pub struct WholeInstance<'a> {
     ip_delete_timeout: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     instance_id_generator: Option<String>,
+    /// What Nacre members tell each other beside.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    stamped: Option<Stamped>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Stamped {
+    nacre_stamp: u64,
+    /// Of the last beat, in milliseconds.
+    nacre_age: u64,
 }
 
 impl<'a> WholeInstance<'a> {
@@ -67,6 +80,18 @@ impl<'a> WholeInstance<'a> {
                 true => Some(DEFAULT_ID_GENERATOR.into()),
                 false => metadata.get(KEY_ID_GENERATOR),
             },
+            stamped: None,
+        }
+    }
+
+    /// The same for a Nacre member, with this health and stamp.
+    #[must_use]
+    pub fn stamped(instance: &'a Instance, mark: Mark, service: &'a str, at: Reading) -> Self {
+        let age = at.now.since(instance.last_beat());
+        Self {
+            healthy: mark.healthy,
+            stamped: Some(Stamped { nacre_stamp: mark.stamp, nacre_age: age }),
+            ..Self::of(instance, service, at)
         }
     }
 }

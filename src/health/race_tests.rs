@@ -7,7 +7,7 @@ use std::{
 
 use super::sweep::Sweeper;
 use crate::{
-    base::clock::Clock,
+    base::clock::{Clock, Millis},
     model::{
         Registry, Service,
         change::Changes,
@@ -29,20 +29,20 @@ fn beat(registry: &Registry, service: &Arc<Service>, port: i32, clock: &Clock) {
     if let Beaten::Ephemeral(instance) = service.beat(&key, clock.now())
         && !instance.healthy()
     {
-        registry.set_health_of(service, &key, true);
+        registry.set_health_of(service, &key, true, clock.now());
     }
 }
 
 /// As a batch of metadata does it: each instance of the draft gives way to a changed copy.
 fn change_all(registry: &Registry, service: &Arc<Service>, metadata: &str) {
     let change = |draft: &mut Draft| {
-        for instance in &draft.ephemeral.clone() {
+        for instance in &draft.ephemeral().clone() {
             let mut copy = instance.copy();
             copy.set_metadata(metadata.parse().unwrap());
             draft.put(copy);
         }
     };
-    registry.write(service, change).unwrap();
+    registry.write(service, Millis(0), change).unwrap();
 }
 
 #[test]
@@ -58,6 +58,7 @@ fn an_instance_that_beats_in_time_stays_healthy_whatever_is_written_and_swept_me
         registry: Arc::clone(&registry),
         changes,
         switches: Arc::default(),
+        distro: None,
         may_remove: true,
         stats: Arc::default(),
     };

@@ -13,11 +13,13 @@ use tokio::sync::Notify;
 
 use super::Service;
 
-/// Services whose instances or health changed, oldest first, and the services that were made.
+/// Services whose instances or health changed, oldest first, the services that were made, and those of which something
+/// ephemeral was written here.
 #[derive(Debug, Default)]
 pub struct Changes {
     changed: Queue,
     made: Queue,
+    local: Queue,
 }
 
 #[derive(Debug, Default)]
@@ -55,11 +57,36 @@ impl Changes {
         self.made.put(service);
     }
 
+    /// Notes that something ephemeral of `service` was written here, which its peers don't know yet.
+    ///
+    /// Only a registry whose data peers share does so: nobody else takes these reports.
+    pub fn local(&self, service: &Arc<Service>) {
+        if !service.announced_local.swap(true, Ordering::AcqRel) {
+            self.local.put(service);
+        }
+    }
+
     /// The next changed service; waits for one. One caller at a time.
     pub async fn next_changed(&self) -> Arc<Service> {
         let service = self.changed.take().await;
         service.announced.store(false, Ordering::Release);
         service
+    }
+
+    /// The next service of which something ephemeral was written here; waits for one. One caller at a time.
+    ///
+    /// It may have been removed meanwhile: its last state then holds what went with it.
+    pub async fn next_local(&self) -> Arc<Service> {
+        let service = self.local.take().await;
+        service.announced_local.store(false, Ordering::Release);
+        service
+    }
+
+    /// [`Changes::next_local`] without waiting.
+    pub fn try_next_local(&self) -> Option<Arc<Service>> {
+        let service = self.local.waiting.lock().pop_front()?;
+        service.announced_local.store(false, Ordering::Release);
+        Some(service)
     }
 
     /// The next new service; waits for one. One caller at a time.

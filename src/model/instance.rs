@@ -1,11 +1,12 @@
 //! One instance: an address in a cluster, and what is known of it.
 //!
-//! Pure. The description never changes, a new one takes its place; only health and the time of the last beat are
-//! cells inside, so that a beat copies nothing. Source: Nacos 1.4.8 naming module, instance; compat files
+//! Pure. The description never changes, a new one takes its place; only the last beat's time and, in one cell, health
+//! and stamp change inside, so that a beat copies nothing. Source: Nacos 1.4.8 naming module, instance; compat files
 //! `instance-register`, `instance-ids`, `beat`.
 
 use std::{
     cmp::Ordering,
+    num::NonZero,
     sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic},
 };
 
@@ -19,6 +20,9 @@ pub const UNHEALTHY_AFTER_MS: u64 = 15_000;
 pub const DELETE_AFTER_MS: u64 = 30_000;
 /// What clients are told to leave between two beats, unless the metadata says otherwise; milliseconds.
 pub const BEAT_INTERVAL_MS: u64 = 5_000;
+
+/// Two times of a beat that lie less than this apart may be the same beat, heard of in two ways; milliseconds.
+pub const SAME_BEAT_MS: u64 = 1_000;
 
 /// Begins the metadata keys that mean something here.
 const KEY_PREFIX: &str = "preserved.";
@@ -73,10 +77,38 @@ pub struct Instance {
     pub unhealthy_after_ms: u64,
     /// Silence after which it is removed, in milliseconds.
     pub delete_after_ms: u64,
-    /// What its client is told to leave between two beats, in milliseconds, where the metadata says so.
-    pub own_beat_interval_ms: Option<u64>,
-    healthy: AtomicBool,
+    /// One more than [`Instance::own_beat_interval_ms`], so that nothing takes no room.
+    own_beat_interval: Option<NonZero<u64>>,
+    /// Health and stamp in one, so that nobody reads the one without the other: see [`Mark`].
+    mark: AtomicU64,
     last_beat: AtomicU64,
+    /// Its owner has said that it is late.
+    late: AtomicBool,
+}
+
+/// An instance's health and the stamp of the write that it comes from.
+///
+/// A pair of the two, with the description, is never changed but to another stamp: whoever has seen one pair of a
+/// stamp has seen them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Of the last write: higher than that of each write that was known where it was made. 0 for none.
+    pub stamp: u64,
+    /// As beats and checks have it.
+    pub healthy: bool,
+}
+
+/// The highest stamp that a [`Mark`] holds.
+pub const HIGHEST_STAMP: u64 = u64::MAX >> 1;
+
+impl Mark {
+    fn packed(self) -> u64 {
+        self.stamp.min(HIGHEST_STAMP) << 1 | u64::from(self.healthy)
+    }
+
+    fn of(packed: u64) -> Self {
+        Self { stamp: packed >> 1, healthy: packed & 1 == 1 }
+    }
 }
 
 /// What a new [`Instance`] is made of.
@@ -133,12 +165,13 @@ impl Instance {
             marked: false,
             unhealthy_after_ms: times.unhealthy_after_ms,
             delete_after_ms: times.delete_after_ms,
-            own_beat_interval_ms: times.own_beat_interval_ms,
+            own_beat_interval: times.own_beat_interval,
             metadata,
             id,
             app: app.map(Into::into),
-            healthy: AtomicBool::new(healthy),
+            mark: AtomicU64::new(Mark { stamp: 0, healthy }.packed()),
             last_beat: AtomicU64::new(now.0),
+            late: AtomicBool::new(false),
         }
     }
 
@@ -163,12 +196,34 @@ impl Instance {
     /// Health as beats and checks have it, without protection.
     #[must_use]
     pub fn healthy(&self) -> bool {
-        self.healthy.load(Atomic::SeqCst)
+        self.mark().healthy
     }
 
-    /// Sets the health; callers hold the service's write lock, since a change must make a new revision.
-    pub fn set_healthy(&self, healthy: bool) {
-        self.healthy.store(healthy, Atomic::SeqCst);
+    /// Health and stamp, read together.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark::of(self.mark.load(Atomic::SeqCst))
+    }
+
+    /// The stamp of the write that it comes from; 0 before it is registered.
+    #[must_use]
+    pub fn stamp(&self) -> u64 {
+        self.mark().stamp
+    }
+
+    /// Sets the health of one that isn't registered yet; that of a registered one changes by way of its service.
+    pub fn set_healthy(&mut self, healthy: bool) {
+        *self.mark.get_mut() = Mark { healthy, ..self.mark() }.packed();
+    }
+
+    /// Sets the stamp of one that isn't registered yet, as a peer gave it.
+    pub fn set_stamp(&mut self, stamp: u64) {
+        *self.mark.get_mut() = Mark { stamp, ..self.mark() }.packed();
+    }
+
+    /// Marks a registered one; callers hold the service's write lock, since a change must make a new revision.
+    pub(super) fn set_mark(&self, mark: Mark) {
+        self.mark.store(mark.packed(), Atomic::SeqCst);
     }
 
     /// When the last beat or registration came.
@@ -182,16 +237,51 @@ impl Instance {
         self.last_beat.fetch_max(before.last_beat().0, Atomic::SeqCst);
     }
 
+    /// Notes a beat that a peer tells of. One that is later by less than [`SAME_BEAT_MS`] is the one that is known:
+    /// what is on its way for some time would look younger at each node that passes it on.
+    ///
+    /// Tells whether it is later.
+    pub fn hear_beat(&self, at: Millis) -> bool {
+        let later = at.since(self.last_beat()) >= SAME_BEAT_MS;
+        if later {
+            self.last_beat.fetch_max(at.0, Atomic::SeqCst);
+        }
+        later
+    }
+
+    /// Whether the node that owns its service has said that it is late with its beats.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.late.load(Atomic::Relaxed)
+    }
+
+    /// Notes what the owner of its service says; forgotten when it is written anew.
+    pub fn set_late(&self, late: bool) {
+        self.late.store(late, Atomic::Relaxed);
+    }
+
+    /// Whether it has been silent for longer than its delete time-out; a marked one never is.
+    #[must_use]
+    pub fn is_overdue(&self, now: Millis) -> bool {
+        !self.marked && now.since(self.last_beat()) > self.delete_after_ms
+    }
+
     /// Notes a beat. Whoever looks at the health after it and whoever sets the health before looking at the time
     /// can't both miss the other: both cells are sequentially consistent.
     pub fn beat(&self, now: Millis) {
         self.last_beat.store(now.0, Atomic::SeqCst);
     }
 
+    /// What its client is told to leave between two beats, in milliseconds, where the metadata says so.
+    #[must_use]
+    pub fn own_beat_interval_ms(&self) -> Option<u64> {
+        self.own_beat_interval.map(|more| more.get() - 1)
+    }
+
     /// What clients are told to leave between beats, in milliseconds.
     #[must_use]
     pub fn beat_interval_ms(&self) -> u64 {
-        self.own_beat_interval_ms.unwrap_or(BEAT_INTERVAL_MS)
+        self.own_beat_interval_ms().unwrap_or(BEAT_INTERVAL_MS)
     }
 
     /// The id as shown, for a service of this name; nothing when a peer sent none.
@@ -218,7 +308,7 @@ impl Instance {
         }
     }
 
-    /// The same description as a new value, for an update of some fields; health and beat time come along.
+    /// The same description as a new value, for an update of some fields; health, stamp and beat time come along.
     #[must_use]
     pub fn copy(&self) -> Self {
         Self {
@@ -234,9 +324,10 @@ impl Instance {
             app: self.app.clone(),
             unhealthy_after_ms: self.unhealthy_after_ms,
             delete_after_ms: self.delete_after_ms,
-            own_beat_interval_ms: self.own_beat_interval_ms,
-            healthy: AtomicBool::new(self.healthy()),
+            own_beat_interval: self.own_beat_interval,
+            mark: AtomicU64::new(self.mark().packed()),
             last_beat: AtomicU64::new(self.last_beat().0),
+            late: AtomicBool::new(false),
         }
     }
 
@@ -245,7 +336,7 @@ impl Instance {
         let times = Times::of(&metadata);
         self.unhealthy_after_ms = times.unhealthy_after_ms;
         self.delete_after_ms = times.delete_after_ms;
-        self.own_beat_interval_ms = times.own_beat_interval_ms;
+        self.own_beat_interval = times.own_beat_interval;
         self.metadata = metadata;
     }
 
@@ -280,7 +371,7 @@ impl Ord for Instance {
 
 /// The times that metadata sets, read once so that beats and sweeps needn't.
 struct Times {
-    own_beat_interval_ms: Option<u64>,
+    own_beat_interval: Option<NonZero<u64>>,
     unhealthy_after_ms: u64,
     delete_after_ms: u64,
 }
@@ -299,7 +390,7 @@ impl Times {
             }
         }
         Self {
-            own_beat_interval_ms,
+            own_beat_interval: own_beat_interval_ms.and_then(|ms: u64| NonZero::new(ms.saturating_add(1))),
             unhealthy_after_ms: unhealthy.unwrap_or(UNHEALTHY_AFTER_MS),
             delete_after_ms: delete.unwrap_or(DELETE_AFTER_MS),
         }
@@ -309,7 +400,7 @@ impl Times {
 /// The beat interval that metadata sets, in milliseconds.
 #[must_use]
 pub fn own_beat_interval_ms(metadata: &Metadata) -> Option<u64> {
-    Times::of(metadata).own_beat_interval_ms
+    Times::of(metadata).own_beat_interval.map(|more| more.get() - 1)
 }
 
 /// A text that is all digits as a number; all other texts, and what 64 bits don't hold, count as not given.
@@ -342,9 +433,9 @@ mod tests {
     #[test]
     fn times_are_digits_or_the_default() {
         let times = |metadata: &str| {
-            let Times { own_beat_interval_ms, unhealthy_after_ms, delete_after_ms } =
-                Times::of(&metadata.parse().unwrap());
-            (own_beat_interval_ms, unhealthy_after_ms, delete_after_ms)
+            let metadata = metadata.parse().unwrap();
+            let Times { unhealthy_after_ms, delete_after_ms, .. } = Times::of(&metadata);
+            (own_beat_interval_ms(&metadata), unhealthy_after_ms, delete_after_ms)
         };
         assert_eq!(times(""), (None, 15_000, 30_000));
         let set = r#"{"preserved.heart.beat.interval":"0","preserved.heart.beat.timeout":100,
@@ -355,6 +446,33 @@ mod tests {
             assert_eq!(times(&set).0, None, "{wrong}");
         }
         assert_eq!(times("preserved.heart.beat.timeouts=1"), (None, 15_000, 30_000));
+    }
+
+    #[test]
+    fn an_instance_stays_small() {
+        // With the two counts of its Arc it fits the allocator's class of 160 bytes.
+        assert!(size_of::<Instance>() <= 144, "{}", size_of::<Instance>());
+    }
+
+    #[test]
+    fn health_and_stamp_are_kept_together() {
+        let mut instance = Instance::new(Description::new("a", 1, "C"), InstanceId::Simple, Millis(1));
+        assert_eq!(instance.mark(), Mark { stamp: 0, healthy: true });
+        instance.set_stamp(HIGHEST_STAMP);
+        instance.set_healthy(false);
+        assert_eq!(instance.copy().mark(), Mark { stamp: HIGHEST_STAMP, healthy: false });
+        instance.set_mark(Mark { stamp: u64::MAX, healthy: true });
+        assert_eq!(instance.mark(), Mark { stamp: HIGHEST_STAMP, healthy: true });
+    }
+
+    #[test]
+    fn a_beat_that_was_heard_of_before_is_no_later_one() {
+        let instance = Instance::new(Description::new("a", 1, "C"), InstanceId::Simple, Millis(10_000));
+        assert!(!instance.hear_beat(Millis(9_000)) && !instance.hear_beat(Millis(10_999)));
+        assert_eq!(instance.last_beat(), Millis(10_000));
+        assert!(instance.hear_beat(Millis(11_000)) && !instance.hear_beat(Millis(11_000)));
+        assert_eq!(instance.last_beat(), Millis(11_000));
+        assert!(!instance.is_overdue(Millis(41_000)) && instance.is_overdue(Millis(41_001)));
     }
 
     #[test]

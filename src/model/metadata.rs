@@ -218,7 +218,11 @@ fn parse_list(text: &str) -> Option<Entries> {
     Some(entries)
 }
 
-fn read_object(text: &str) -> serde_json::Result<Entries> {
+/// The entries of a JSON object of scalars, in order; a repeated key comes more than once.
+///
+/// # Errors
+/// It is no such object.
+pub fn read_object(text: &str) -> serde_json::Result<Entries> {
     serde_json::from_str::<Object>(text).map(|object| object.0)
 }
 

@@ -12,12 +12,17 @@ pub mod change;
 pub mod checksum;
 pub mod cluster;
 mod counted_ids;
+pub mod entry;
+pub mod gone;
 pub mod health_checker;
 pub mod instance;
 mod instances;
 pub mod key;
 pub mod limits;
 pub mod list;
+pub mod merge;
+#[cfg(test)]
+mod merge_tests;
 pub mod metadata;
 pub mod name;
 pub mod namespaces;
@@ -31,6 +36,8 @@ pub mod service;
 pub mod status;
 pub mod switches;
 
+pub use entry::{Entry, Shown};
+pub use gone::{Cause, Gone};
 pub use instance::Instance;
 pub use instances::Instances;
 pub use key::InstanceKey;

@@ -6,7 +6,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -16,18 +16,30 @@ use super::{
     Definition, Instance, InstanceKey, Instances, Limits, Service, ServiceKey, State,
     change::Changes,
     cluster::Cluster,
+    gone::Cause,
     instance::{Description, InstanceId, wants_counted_id},
     name::{self, NameError},
-    service::{Draft, Removed, Touched},
+    service::{Draft, Moment, Removed, Touched},
 };
-use crate::base::{burst::Burst, clock::Millis};
+use crate::base::{
+    burst::Burst,
+    clock::{Millis, Reading},
+};
 
 /// The services of this node.
 #[derive(Debug)]
 pub struct Registry {
     services: papaya::HashMap<ServiceKey, Arc<Service>>,
     changes: Arc<Changes>,
-    limits: Limits,
+    pub(super) limits: Limits,
+    /// What makes wall time of monotonic time, in milliseconds, for the stamps.
+    wall_offset_ms: i64,
+    /// Peers have the same data: tombstones are kept, what is written here is reported.
+    pub(super) shared: bool,
+    /// Whether silence removes instances here.
+    pub(super) expires: AtomicBool,
+    /// No removed service had a higher stamp.
+    highest_stamp_removed: AtomicU64,
     /// False while the store is loaded.
     logs: AtomicBool,
     lines: Burst,
@@ -38,7 +50,43 @@ impl Registry {
     #[must_use]
     pub fn new(changes: Arc<Changes>, limits: Limits) -> Self {
         let (logs, lines) = (AtomicBool::new(true), Burst::default());
-        Self { services: papaya::HashMap::new(), changes, limits, logs, lines }
+        Self {
+            services: papaya::HashMap::new(),
+            changes,
+            limits,
+            wall_offset_ms: 0,
+            shared: false,
+            expires: AtomicBool::new(true),
+            highest_stamp_removed: AtomicU64::new(0),
+            logs,
+            lines,
+        }
+    }
+
+    /// The same for a node whose ephemeral data peers share: it stamps by the wall clock as it stands at `at`, keeps
+    /// tombstones, and reports to [`Changes::next_local`] what is written here.
+    #[must_use]
+    pub fn shared(self, at: Reading) -> Self {
+        let signed = |ms| i64::try_from(ms).unwrap_or(i64::MAX);
+        Self { wall_offset_ms: signed(at.wall_ms) - signed(at.now.0), shared: true, ..self }
+    }
+
+    /// Whether peers share the ephemeral data.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Tells whether silence removes instances here, as it does from the start. Where it doesn't, what peers send is
+    /// taken however long it has been silent.
+    pub fn set_expires(&self, expires: bool) {
+        self.expires.store(expires, Ordering::Relaxed);
+    }
+
+    /// How a write at `now` is marked.
+    pub(super) fn moment(&self, now: Millis) -> Moment {
+        let wall_ms = i64::try_from(now.0).unwrap_or(i64::MAX).saturating_add(self.wall_offset_ms);
+        Moment { now, least_stamp: u64::try_from(wall_ms).unwrap_or(0).max(1), keeps_gone: self.shared }
     }
 
     /// Bounds of what is taken.
@@ -119,7 +167,8 @@ impl Registry {
         if let Some(service) = self.get(place) {
             return service;
         }
-        let new = Service::new(place.to_key(), definition(), now);
+        let highest_stamp = self.highest_stamp_removed.load(Ordering::Acquire);
+        let new = Service::with_stamps_above(highest_stamp, place.to_key(), definition(), now);
         let services = self.services.pin();
         let service = services.get_or_insert(new.key.clone(), Arc::clone(&new));
         if Arc::ptr_eq(service, &new) {
@@ -149,16 +198,33 @@ impl Registry {
     pub fn write<T>(
         &self,
         service: &Arc<Service>,
+        now: Millis,
         change: impl FnOnce(&mut Draft) -> T,
     ) -> Result<T, Removed> {
-        let (result, touched) = service.write(change)?;
+        let (result, touched) = service.write(self.moment(now), change)?;
         self.report(service, touched);
         Ok(result)
+    }
+
+    /// Likewise for what has no stamps: persistent instances and definitions.
+    fn write_unstamped<T>(
+        &self,
+        service: &Arc<Service>,
+        change: impl FnOnce(&mut Draft) -> T,
+    ) -> Result<T, Removed> {
+        self.write(service, Millis(0), change)
     }
 
     fn report(&self, service: &Arc<Service>, touched: Touched) {
         if touched.list() {
             self.changes.changed(service);
+        }
+        self.report_to_peers(service, touched);
+    }
+
+    fn report_to_peers(&self, service: &Arc<Service>, touched: Touched) {
+        if self.shared && touched.local {
+            self.changes.local(service);
         }
     }
 
@@ -179,7 +245,7 @@ impl Registry {
         self.limits.check_instance(described)?;
         loop {
             let service = self.get_or_make(place, Definition::default, now)?;
-            if let Ok(done) = self.write(&service, |draft| self.put(draft, described.clone(), now)) {
+            if let Ok(done) = self.write(&service, now, |draft| self.put(draft, described.clone(), now)) {
                 return done;
             }
         }
@@ -228,7 +294,7 @@ impl Registry {
         let instance = Arc::new(instance);
         loop {
             let service = self.get_or_insert(place, Definition::default, now);
-            let written = self.write(&service, |draft| {
+            let written = self.write_unstamped(&service, |draft| {
                 add_cluster(draft, instance.cluster());
                 draft.persistent.insert(Arc::clone(&instance));
                 draft.touched.instances = true;
@@ -245,13 +311,13 @@ impl Registry {
     ///
     /// # Errors
     /// [`NameError`] of a cluster, in a known service only.
-    pub fn deregister(&self, place: Place<'_>, key: InstanceKey<'_>) -> Result<bool, NameError> {
+    pub fn deregister(&self, place: Place<'_>, key: InstanceKey<'_>, now: Millis) -> Result<bool, NameError> {
         let Some(service) = self.get(place) else { return Ok(false) };
-        let removed = self.write(&service, |draft| {
+        let removed = self.write(&service, now, |draft| {
             self.make_cluster(draft, key.cluster)?;
             // Also where nothing was there: the reference writes the list back, and pushes it.
             draft.touched.instances = true;
-            Ok(draft.ephemeral.remove(&key).is_some())
+            Ok(draft.remove(&key, Cause::Left).is_some())
         });
         removed.unwrap_or(Ok(false))
     }
@@ -262,7 +328,7 @@ impl Registry {
     pub fn remove_persistent(&self, place: Place<'_>, key: InstanceKey<'_>) {
         let Some(service) = self.get(place) else { return };
         // A service that is gone has no instances.
-        let _ = self.write(&service, |draft| {
+        let _ = self.write_unstamped(&service, |draft| {
             draft.touched.instances = draft.persistent.remove(&key).is_some();
         });
     }
@@ -270,15 +336,47 @@ impl Registry {
     /// Sets the health of instances: `decide` gives the wanted health of each, or nothing to leave it.
     ///
     /// Tells how many have another health now.
-    pub fn set_health(&self, service: &Arc<Service>, decide: impl Fn(&Instance) -> Option<bool>) -> u64 {
-        let Ok((changed, touched)) = service.set_health(decide) else { return 0 };
+    pub fn set_health(
+        &self,
+        service: &Arc<Service>,
+        now: Millis,
+        decide: impl Fn(&Instance) -> Option<bool>,
+    ) -> u64 {
+        let written = service.set_health(self.moment(now), false, decide);
+        let Ok((changed, touched)) = written else { return 0 };
+        self.report(service, touched);
+        changed
+    }
+
+    /// The same where no list shows a difference, so that only peers are told.
+    pub fn set_health_unseen(
+        &self,
+        service: &Arc<Service>,
+        now: Millis,
+        decide: impl Fn(&Instance) -> Option<bool>,
+    ) -> u64 {
+        let written = service.set_health(self.moment(now), false, decide);
+        let Ok((changed, touched)) = written else { return 0 };
+        self.report_to_peers(service, touched);
+        changed
+    }
+
+    /// The same with what a 1.x peer found, which tells the others itself.
+    pub fn take_health(
+        &self,
+        service: &Arc<Service>,
+        now: Millis,
+        decide: impl Fn(&Instance) -> Option<bool>,
+    ) -> u64 {
+        let written = service.set_health(self.moment(now), true, decide);
+        let Ok((changed, touched)) = written else { return 0 };
         self.report(service, touched);
         changed
     }
 
     /// Sets the health of the ephemeral instance with this key, if it is there; O(log n).
-    pub fn set_health_of(&self, service: &Arc<Service>, key: &InstanceKey<'_>, healthy: bool) {
-        if let Ok(touched) = service.set_health_of(key, healthy) {
+    pub fn set_health_of(&self, service: &Arc<Service>, key: &InstanceKey<'_>, healthy: bool, now: Millis) {
+        if let Ok(touched) = service.set_health_of(self.moment(now), key, healthy) {
             self.report(service, touched);
         }
     }
@@ -290,21 +388,48 @@ impl Registry {
         &self,
         service: &Arc<Service>,
         gone: &[Arc<Instance>],
+        now: Millis,
         agrees: impl Fn(&Instance) -> bool,
     ) -> u64 {
-        let removed = self.write(service, |draft| {
+        let removed = self.write(service, now, |draft| {
             let mut removed = 0;
             for instance in gone {
-                let current = draft.ephemeral.get(&instance.key());
-                if current.is_some_and(|current| agrees(current)) {
-                    draft.ephemeral.remove(&instance.key());
+                let current = draft.ephemeral().get(&instance.key()).filter(|current| agrees(current));
+                if let Some(last_beat) = current.map(|current| current.last_beat()) {
+                    draft.remove(&instance.key(), Cause::Silent { last_beat });
                     removed += 1;
                 }
             }
-            draft.touched.instances |= removed > 0;
             removed
         });
         removed.unwrap_or(0)
+    }
+
+    /// Forgets all ephemeral instances and tombstones without a word to anybody: the node was none of those who share the
+    /// data for a while, and learns them anew before it serves again.
+    pub fn forget_ephemeral(&self) {
+        self.for_each(|service| {
+            // A service that is removed meanwhile has none.
+            let _ = self.write_unstamped(service, |draft| {
+                (draft.ephemeral, draft.gone) = Default::default();
+                draft.touched.stamps = true;
+            });
+        });
+    }
+
+    /// Forgets the tombstones of instances that went before `before`, and of the rest the oldest until no more than
+    /// `at_most` are left. Tells how many it forgot.
+    pub fn prune_gone(&self, service: &Arc<Service>, before: Millis, at_most: usize) -> usize {
+        let state = service.state();
+        if state.gone.len() <= at_most && state.gone.iter().all(|gone| gone.at >= before) {
+            return 0;
+        }
+        let pruned = self.write_unstamped(service, |draft| {
+            let forgotten = draft.gone.prune(before, at_most);
+            draft.touched.stamps |= forgotten > 0;
+            forgotten
+        });
+        pruned.unwrap_or(0)
     }
 
     /// Puts a whole list in the place of the ephemeral instances; makes the service where needed.
@@ -317,13 +442,15 @@ impl Registry {
     pub fn replace_all(&self, place: Place<'_>, list: &[Instance], now: Millis) -> Result<(), NameError> {
         loop {
             let service = self.get_or_make(place, Definition::default, now)?;
-            let written = self.write(&service, |draft| {
+            let written = self.write(&service, now, |draft| {
                 for instance in list {
                     self.make_cluster(draft, instance.cluster())?;
                 }
+                let stamp = draft.own_stamp();
                 let instances = &mut draft.ephemeral;
                 let new = list.iter().map(|instance| {
-                    let new = instance.copy();
+                    let mut new = instance.copy();
+                    new.set_stamp(stamp);
                     if let Some(known) = instances.get(&new.key()).filter(|_| !new.marked) {
                         new.set_healthy(known.healthy());
                     }
@@ -346,7 +473,7 @@ impl Registry {
     pub fn define(&self, place: Place<'_>, definition: &Definition, now: Millis) {
         loop {
             let service = self.get_or_insert(place, || definition.clone(), now);
-            let written = self.write(&service, |draft| {
+            let written = self.write_unstamped(&service, |draft| {
                 let mut merged = definition.clone();
                 for cluster in &draft.definition.clusters {
                     if merged.cluster(&cluster.name).is_none() {
@@ -364,13 +491,13 @@ impl Registry {
     /// Removes a service with all its instances; its subscribers are told of its emptiness.
     ///
     /// Only for `cp`, when it is durably gone. Tells whether it was there.
-    pub fn remove(&self, place: Place<'_>) -> bool {
-        self.remove_if(place, |_| true)
+    pub fn remove(&self, place: Place<'_>, now: Millis) -> bool {
+        self.remove_if(place, now, |_| true)
     }
 
     /// Removes a service that nothing holds any more ([`State::may_go`]) and of which nothing is durable.
     pub fn remove_idle(&self, place: Place<'_>) -> bool {
-        self.remove_if(place, |state| state.may_go() && !state.definition.durable)
+        self.remove_if(place, Millis(0), |state| state.may_go() && !state.definition.durable)
     }
 
     /// Removes a service whose definition is durably gone, unless something was registered meanwhile; then it is one
@@ -379,25 +506,26 @@ impl Registry {
     /// Only for `cp`.
     pub fn forget(&self, place: Place<'_>) {
         if let Some(service) = self.get(place)
-            && !self.remove_if(place, State::may_go)
+            && !self.remove_if(place, Millis(0), State::may_go)
         {
             // Removed meanwhile is as good.
-            let _ = self.write(&service, |draft| draft.define().durable = false);
+            let _ = self.write_unstamped(&service, |draft| draft.define().durable = false);
         }
     }
 
     /// Removes a service if `agrees` with its last state.
-    fn remove_if(&self, place: Place<'_>, agrees: impl FnOnce(&State) -> bool) -> bool {
+    fn remove_if(&self, place: Place<'_>, now: Millis, agrees: impl FnOnce(&State) -> bool) -> bool {
         let Some(service) = self.get(place) else { return false };
-        if !service.remove_if(agrees) {
-            return false;
-        }
+        let Some(touched) = service.remove_if(self.moment(now), agrees) else { return false };
+        // Before another service can take its place.
+        self.highest_stamp_removed.fetch_max(service.state().highest_stamp, Ordering::AcqRel);
         self.services.pin().remove(&service.key);
         match self.lines.pass(Instant::now()) {
             Some(unlogged) => tracing::info!(service = %service.key, unlogged, "service removed"),
             None => tracing::debug!(service = %service.key, "service removed"),
         }
         self.changes.changed(&service);
+        self.report_to_peers(&service, touched);
         true
     }
 
@@ -410,7 +538,7 @@ impl Registry {
     }
 
     /// Adds a plain cluster of this name where there is none.
-    fn make_cluster(&self, draft: &mut Draft, cluster: &str) -> Result<(), NameError> {
+    pub(super) fn make_cluster(&self, draft: &mut Draft, cluster: &str) -> Result<(), NameError> {
         if draft.definition.cluster(cluster).is_none() {
             self.limits.check_new_cluster(&draft.definition, cluster)?;
             add_cluster(draft, cluster);
@@ -438,7 +566,7 @@ pub fn registered(instances: &Instances, described: Description<'_>, now: Millis
         None if wants_counted_id(&described.metadata) => instances.next_counted_id(),
         None => InstanceId::Simple,
     };
-    let instance = Instance::new(described, id, now);
+    let mut instance = Instance::new(described, id, now);
     if let Some(known) = known {
         instance.set_healthy(known.healthy());
     }

@@ -77,14 +77,14 @@ fn write(
                 acknowledged.insert((service, port), weight);
             }
             4..7 => {
-                let was_there = registry.deregister(place, described.key).unwrap();
+                let was_there = registry.deregister(place, described.key, Millis(0)).unwrap();
                 assert_eq!(was_there, acknowledged.remove(&(service, port)).is_some());
             }
             _ => {
                 // Of a service with instances nobody else can have removed it.
                 let of_own = |(service, _): &(usize, i32)| *service == own;
                 let had_instances = acknowledged.keys().any(of_own);
-                let removed = registry.remove(Place { namespace: "public", name: &names[own] });
+                let removed = registry.remove(Place { namespace: "public", name: &names[own] }, Millis(0));
                 assert!(removed || !had_instances);
                 acknowledged.retain(|key, _| !of_own(key));
             }
@@ -184,7 +184,7 @@ fn no_list_is_older_than_the_health_that_was_published_before_it_was_asked_for()
             });
             start.wait();
             for described in &described {
-                registry.set_health_of(&service, &described.key, healthy);
+                registry.set_health_of(&service, &described.key, healthy, Millis(0));
                 let read = readings.load(Ordering::Acquire);
                 published.fetch_add(1, Ordering::Release);
                 // So that the readers see many revisions, even on one core.

@@ -4,7 +4,10 @@
 //! publish it as the next revision; instances are shared between revisions, so a write costs O(log n).
 //! Source: Nacos 1.4.8 naming module, service; compat files `service-*`.
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -12,7 +15,12 @@ use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
 
 use super::{
-    Instance, Instances, Metadata, ServiceKey, checksum::Checksum, cluster::Cluster, list::Answers,
+    Instance, InstanceKey, Instances, Metadata, ServiceKey,
+    checksum::Checksum,
+    cluster::Cluster,
+    gone::{Cause, Gone, Tombstones},
+    instance::{HIGHEST_STAMP, Mark},
+    list::Answers,
     selector::Selector,
 };
 use crate::base::{clock::Millis, java};
@@ -111,6 +119,14 @@ pub struct State {
     pub ephemeral: Instances,
     /// Those that stay.
     pub persistent: Instances,
+    /// Ephemeral ones that are gone, where peers share the data.
+    pub gone: Tombstones,
+    /// No ephemeral instance and no tombstone, gone by or there, had a higher stamp when this was published.
+    pub highest_stamp: u64,
+    /// See [`State::digest`].
+    pub(super) digest: OnceLock<u64>,
+    /// See [`State::datum_checksum`].
+    datum_checksum: OnceLock<[u8; 16]>,
     /// Of the list as it was when it last changed; health that changed since isn't in it.
     pub(super) checksum: Arc<Checksum>,
     /// Health changed since the checksum was taken.
@@ -136,10 +152,20 @@ impl State {
         self.len() == 0
     }
 
-    /// Nothing is registered and nobody made it on purpose, so that it goes some time after.
+    /// Nothing is registered or remembered and nobody made it on purpose, so that it goes some time after.
     #[must_use]
     pub fn may_go(&self) -> bool {
-        self.is_empty() && !self.definition.outlives_its_instances()
+        self.is_empty() && self.gone.is_empty() && !self.definition.outlives_its_instances()
+    }
+
+    /// The ephemeral instances that have been silent for longer than `after_ms`.
+    pub fn silent_for(&self, now: Millis, after_ms: u64) -> impl Iterator<Item = &Arc<Instance>> {
+        self.ephemeral.iter().filter(move |instance| now.since(instance.last_beat()) > after_ms)
+    }
+
+    /// The checksum of the ephemeral list that 1.x peers compare; made by whoever asks first of a revision.
+    pub fn datum_checksum(&self, make: impl FnOnce(&Self) -> [u8; 16]) -> [u8; 16] {
+        *self.datum_checksum.get_or_init(|| make(self))
     }
 
     /// The instances of one kind.
@@ -163,10 +189,25 @@ pub struct Service {
     /// Expiry acts every [`GRID_MS`] from here on.
     pub made_at: Millis,
     state: ArcSwap<State>,
+    /// Until when nobody is judged by silence.
+    grace_until: AtomicU64,
     /// The order of writes; holds whether the service has been removed.
     removed: Mutex<bool>,
     /// A report about it is waiting to be taken.
     pub(crate) announced: AtomicBool,
+    /// A report of something written here is waiting to be taken.
+    pub(crate) announced_local: AtomicBool,
+}
+
+/// When a write is made, and how what it leaves is marked.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Now.
+    pub now: Millis,
+    /// Stamps begin here: now on the wall clock, in milliseconds.
+    pub least_stamp: u64,
+    /// Whether what goes leaves a tombstone.
+    pub keeps_gone: bool,
 }
 
 /// The service was removed between finding it and writing to it; look again.
@@ -178,12 +219,17 @@ pub struct Removed;
 pub struct Draft {
     /// See [`State::definition`].
     pub definition: Arc<Definition>,
-    /// See [`State::ephemeral`].
-    pub ephemeral: Instances,
+    /// See [`State::ephemeral`]; changes by [`Draft::put`] and [`Draft::remove`], which stamp them.
+    pub(super) ephemeral: Instances,
     /// See [`State::persistent`].
     pub persistent: Instances,
     /// What the writer changed.
     pub touched: Touched,
+    pub(super) gone: Tombstones,
+    highest_stamp: u64,
+    moment: Moment,
+    /// Of this write, once something needed it.
+    stamp: Option<u64>,
     /// Instances and those that took their places; beats may come to the former until this is published.
     replaced: SmallVec<[(Arc<Instance>, Arc<Instance>); 1]>,
 }
@@ -199,6 +245,10 @@ pub struct Touched {
     pub definition: bool,
     /// Nothing but the checksum, which was behind.
     pub checksum: bool,
+    /// Stamps and tombstones, which no list shows.
+    pub stamps: bool,
+    /// Something ephemeral was written here, not received.
+    pub local: bool,
 }
 
 impl Touched {
@@ -210,18 +260,129 @@ impl Touched {
 }
 
 impl Draft {
-    /// The instances of one kind.
-    pub fn of_kind(&mut self, ephemeral: bool) -> &mut Instances {
-        if ephemeral { &mut self.ephemeral } else { &mut self.persistent }
+    fn of(before: &State, moment: Moment) -> Self {
+        Self {
+            definition: Arc::clone(&before.definition),
+            ephemeral: before.ephemeral.clone(),
+            persistent: before.persistent.clone(),
+            gone: before.gone.clone(),
+            highest_stamp: before.highest_stamp,
+            moment,
+            stamp: None,
+            touched: Touched::default(),
+            replaced: SmallVec::new(),
+        }
     }
 
-    /// Puts an instance in the place of the one of its kind with its key.
-    pub fn put(&mut self, instance: Instance) {
+    /// The instances of one kind.
+    #[must_use]
+    pub fn of_kind(&self, ephemeral: bool) -> &Instances {
+        if ephemeral { &self.ephemeral } else { &self.persistent }
+    }
+
+    /// The ephemeral instances.
+    #[must_use]
+    pub fn ephemeral(&self) -> &Instances {
+        &self.ephemeral
+    }
+
+    /// Puts an instance in the place of the one of its kind with its key; an ephemeral one gets the stamp of this write.
+    pub fn put(&mut self, mut instance: Instance) {
+        if instance.ephemeral {
+            instance.set_stamp(self.local_stamp());
+            self.put_stamped(instance);
+        } else {
+            self.put_as_it_is(instance);
+        }
+    }
+
+    /// Removes an ephemeral instance, if it is there; where tombstones are kept, it leaves one in any case: a peer may
+    /// know what isn't known here.
+    pub fn remove(&mut self, key: &InstanceKey<'_>, cause: Cause) -> Option<Arc<Instance>> {
+        let stamp =
+            if self.moment.keeps_gone || self.ephemeral.contains(key) { self.local_stamp() } else { 0 };
+        self.bury(Gone::of(key, stamp, self.moment.now, cause))
+    }
+
+    /// Puts an ephemeral instance with the stamp that it has in the place of the one with its key.
+    pub(super) fn put_stamped(&mut self, instance: Instance) {
+        self.note_stamp(instance.stamp());
+        self.gone.remove(&instance.key());
+        self.put_as_it_is(instance);
+    }
+
+    fn put_as_it_is(&mut self, instance: Instance) {
         let instance = Arc::new(instance);
-        if let Some(before) = self.of_kind(instance.ephemeral).insert(Arc::clone(&instance)) {
+        let instances = if instance.ephemeral { &mut self.ephemeral } else { &mut self.persistent };
+        if let Some(before) = instances.insert(Arc::clone(&instance)) {
             self.replaced.push((before, instance));
         }
         self.touched.instances = true;
+    }
+
+    /// Removes the instance that a tombstone speaks of, and keeps the tombstone where such are kept.
+    pub(super) fn bury(&mut self, gone: Gone) -> Option<Arc<Instance>> {
+        let removed = self.ephemeral.remove(&gone.key());
+        self.touched.instances |= removed.is_some();
+        if self.moment.keeps_gone {
+            self.note_stamp(gone.stamp);
+            self.gone.insert(gone);
+        }
+        removed
+    }
+
+    /// Marks an ephemeral instance that is there; beats and readers see it before this is published.
+    pub(super) fn mark(&mut self, instance: &Instance, mark: Mark) {
+        self.note_stamp(mark.stamp);
+        instance.set_mark(mark);
+    }
+
+    /// From here on stamps of this write are higher than `stamp`, and it counts as known.
+    pub(super) fn note_stamp(&mut self, stamp: u64) {
+        self.touched.stamps = true;
+        self.raise_stamp(stamp);
+    }
+
+    /// As [`Draft::note_stamp`], where it may turn out that nothing changes.
+    pub(super) fn raise_stamp(&mut self, stamp: u64) {
+        self.highest_stamp = self.highest_stamp.max(stamp);
+    }
+
+    /// The stamp of what is written here, and peers are to be told of; the same for all of one write.
+    pub(super) fn local_stamp(&mut self) -> u64 {
+        self.touched.local = true;
+        self.own_stamp()
+    }
+
+    /// The stamp of what this write makes of received data that had none; the same for all of one write.
+    pub(super) fn own_stamp(&mut self) -> u64 {
+        if self.stamp.is_none() {
+            self.stamp = Some(self.fresh_stamp());
+        }
+        self.touched.stamps = true;
+        self.stamp.unwrap_or_default()
+    }
+
+    /// A stamp that nothing has had.
+    fn fresh_stamp(&mut self) -> u64 {
+        self.highest_stamp = (self.highest_stamp + 1).max(self.moment.least_stamp).min(HIGHEST_STAMP);
+        self.highest_stamp
+    }
+
+    /// Sets the health of an instance that is there, before this is published. Together with it goes another stamp.
+    fn set_health(&mut self, instance: &Instance, healthy: bool, received: bool) {
+        let stamp = match instance.ephemeral {
+            true if received => self.own_stamp(),
+            true => self.local_stamp(),
+            false => instance.stamp(),
+        };
+        instance.set_mark(Mark { stamp, healthy });
+    }
+
+    /// Gives an instance its former health again. Somebody may have seen the other one, so it isn't the former stamp.
+    fn take_back_health(&mut self, instance: &Instance, healthy: bool) {
+        let stamp = if instance.ephemeral { self.fresh_stamp() } else { instance.stamp() };
+        instance.set_mark(Mark { stamp, healthy });
     }
 
     /// The definition, to be changed.
@@ -235,11 +396,26 @@ impl Service {
     /// A service without instances.
     #[must_use]
     pub fn new(key: ServiceKey, definition: Definition, now: Millis) -> Arc<Self> {
+        Self::with_stamps_above(0, key, definition, now)
+    }
+
+    /// A service without instances, whose stamps will be higher than this one.
+    #[must_use]
+    pub(super) fn with_stamps_above(
+        highest_stamp: u64,
+        key: ServiceKey,
+        definition: Definition,
+        now: Millis,
+    ) -> Arc<Self> {
         let state = State {
             revision: 0,
             definition: Arc::new(definition),
             ephemeral: Instances::new(),
             persistent: Instances::new(),
+            gone: Tombstones::default(),
+            highest_stamp,
+            digest: OnceLock::new(),
+            datum_checksum: OnceLock::new(),
             checksum: Arc::default(),
             checksum_is_old: false,
             answers: Answers::default(),
@@ -248,9 +424,22 @@ impl Service {
             key,
             made_at: now,
             state: ArcSwap::from_pointee(state),
+            grace_until: AtomicU64::new(0),
             removed: Mutex::new(false),
             announced: AtomicBool::new(false),
+            announced_local: AtomicBool::new(false),
         })
+    }
+
+    /// Until when silence says nothing about its instances: their beats went to another node until a moment ago.
+    #[must_use]
+    pub fn grace_until(&self) -> Millis {
+        Millis(self.grace_until.load(Ordering::Relaxed))
+    }
+
+    /// Lets nobody be judged by silence until then.
+    pub fn give_grace(&self, until: Millis) {
+        self.grace_until.fetch_max(until.0, Ordering::Relaxed);
     }
 
     /// The newest revision.
@@ -282,34 +471,56 @@ impl Service {
         }
     }
 
+    /// Notes a beat of the ephemeral instance with this key that a peer tells of, if there is one and it is later than
+    /// the one that is known ([`Instance::hear_beat`]); tells whether it is.
+    pub fn hear_beat(&self, key: &InstanceKey<'_>, at: Millis) -> bool {
+        let mut state = self.state.load();
+        loop {
+            let later = state.ephemeral.get(key).is_some_and(|instance| instance.hear_beat(at));
+            let newest = self.state.load();
+            if Arc::ptr_eq(&state, &newest) {
+                return later;
+            }
+            state = newest;
+        }
+    }
+
     /// Lets `change` make the next revision; it is published before this returns.
     ///
     /// A draft that `change` didn't touch publishes nothing.
     ///
     /// # Errors
     /// [`Removed`] if the service is gone; nothing was called then.
-    pub fn write<T>(&self, change: impl FnOnce(&mut Draft) -> T) -> Result<(T, Touched), Removed> {
+    pub fn write<T>(
+        &self,
+        moment: Moment,
+        change: impl FnOnce(&mut Draft) -> T,
+    ) -> Result<(T, Touched), Removed> {
         let removed = self.removed.lock();
         if *removed {
             return Err(Removed);
         }
         let before = self.state.load();
-        let mut draft = Draft {
-            definition: Arc::clone(&before.definition),
-            ephemeral: before.ephemeral.clone(),
-            persistent: before.persistent.clone(),
-            touched: Touched::default(),
-            replaced: SmallVec::new(),
-        };
+        let mut draft = Draft::of(&before, moment);
         let result = change(&mut draft);
+        Ok((result, self.publish(&before, draft)))
+    }
+
+    /// Publishes a draft that was touched; callers hold the lock.
+    fn publish(&self, before: &State, mut draft: Draft) -> Touched {
         let touched = draft.touched;
         if touched != Touched::default() {
+            draft.gone.bound();
             let anew = touched.instances || touched.definition || touched.checksum;
             self.state.store(Arc::new(State {
                 revision: before.revision + 1,
                 definition: draft.definition,
                 ephemeral: draft.ephemeral,
                 persistent: draft.persistent,
+                gone: draft.gone,
+                highest_stamp: draft.highest_stamp,
+                digest: OnceLock::new(),
+                datum_checksum: OnceLock::new(),
                 checksum: if anew { Arc::default() } else { Arc::clone(&before.checksum) },
                 checksum_is_old: !anew && (before.checksum_is_old || touched.health),
                 answers: Answers::default(),
@@ -319,34 +530,39 @@ impl Service {
                 instance.inherit_beat(before);
             }
         }
-        Ok((result, touched))
+        touched
     }
 
     /// Sets the health of instances: `decide` gives the wanted health of each, or nothing to leave it.
     ///
     /// It is asked again after the health has been set: a beat that came in between saw the old one, and wins.
-    /// Tells how many have another health now.
+    /// Tells how many have another health now. What `received` says of ephemeral ones isn't news to peers.
     ///
     /// # Errors
     /// [`Removed`] if the service is gone.
-    pub fn set_health(&self, decide: impl Fn(&Instance) -> Option<bool>) -> Result<(u64, Touched), Removed> {
+    pub fn set_health(
+        &self,
+        moment: Moment,
+        received: bool,
+        decide: impl Fn(&Instance) -> Option<bool>,
+    ) -> Result<(u64, Touched), Removed> {
         let state = self.state();
         let changes = |instance: &Instance| decide(instance).filter(|&healthy| healthy != instance.healthy());
         if !state.instances().any(|instance| changes(instance).is_some()) {
             return Ok((0, Touched::default()));
         }
-        self.write(|draft| {
+        self.write(moment, |draft| {
             let mut changed = 0;
             let current = self.state.load();
             // The checksum keeps the health of the last change of the list.
             let _ = current.checksum(&self.key.name);
             for instance in current.instances() {
                 let Some(healthy) = changes(instance) else { continue };
-                instance.set_healthy(healthy);
+                draft.set_health(instance, healthy, received);
                 if decide(instance) == Some(healthy) {
                     changed += 1;
                 } else {
-                    instance.set_healthy(!healthy);
+                    draft.take_back_health(instance, !healthy);
                 }
             }
             draft.touched.health |= changed > 0;
@@ -358,13 +574,18 @@ impl Service {
     ///
     /// # Errors
     /// [`Removed`] if the service is gone.
-    pub fn set_health_of(&self, key: &super::InstanceKey<'_>, healthy: bool) -> Result<Touched, Removed> {
-        let ((), touched) = self.write(|draft| {
-            let Some(instance) = draft.ephemeral.get(key) else { return };
+    pub fn set_health_of(
+        &self,
+        moment: Moment,
+        key: &InstanceKey<'_>,
+        healthy: bool,
+    ) -> Result<Touched, Removed> {
+        let ((), touched) = self.write(moment, |draft| {
+            let Some(instance) = draft.ephemeral.get(key).cloned() else { return };
             if instance.healthy() != healthy {
                 // The checksum keeps the health of the last change of the list.
                 let _ = self.state.load().checksum(&self.key.name);
-                instance.set_healthy(healthy);
+                draft.set_health(&instance, healthy, false);
                 draft.touched.health = true;
             }
         })?;
@@ -374,18 +595,29 @@ impl Service {
     /// Brings the checksum up to date where health changed since it was taken.
     pub fn refresh_checksum(&self) {
         if self.state.load().checksum_is_old {
-            let _ = self.write(|draft| draft.touched.checksum = true);
+            let nothing_stamped = Moment { now: Millis(0), least_stamp: 0, keeps_gone: false };
+            let _ = self.write(nothing_stamped, |draft| draft.touched.checksum = true);
         }
     }
 
     /// Marks the service as removed when `agrees` with its last state; no write succeeds afterwards.
-    pub(super) fn remove_if(&self, agrees: impl FnOnce(&State) -> bool) -> bool {
+    ///
+    /// Where tombstones are kept, a state in which all ephemeral instances have left is published before. Tells what
+    /// that changed, or nothing where the service stays.
+    pub(super) fn remove_if(&self, moment: Moment, agrees: impl FnOnce(&State) -> bool) -> Option<Touched> {
         let mut removed = self.removed.lock();
-        if *removed || !agrees(&self.state.load()) {
-            return false;
+        let before = self.state.load();
+        if *removed || !agrees(&before) {
+            return None;
         }
         *removed = true;
-        true
+        let mut draft = Draft::of(&before, moment);
+        if moment.keeps_gone {
+            for instance in &before.ephemeral {
+                draft.remove(&instance.key(), Cause::Left);
+            }
+        }
+        Some(self.publish(&before, draft))
     }
 
     /// Whether it has been removed from the registry.
@@ -397,7 +629,7 @@ impl Service {
     /// Whether a report about it is waiting to be taken.
     #[cfg(test)]
     pub fn is_announced(&self) -> bool {
-        self.announced.load(std::sync::atomic::Ordering::Acquire)
+        self.announced.load(Ordering::Acquire)
     }
 }
 

@@ -279,7 +279,7 @@ async fn a_deleted_service_is_pushed_as_emptiness_and_its_subscribers_stay() {
     node.advance(200).await;
     assert_eq!(client.hosts(), Some(1));
     node.advance(1_000).await;
-    assert!(node.registry.remove(PLACE));
+    assert!(node.registry.remove(PLACE, node.clock.now()));
     node.advance(200).await;
     assert_eq!(client.hosts(), Some(0));
     node.advance(1_000).await;

@@ -13,10 +13,7 @@ use nacre::{
         ownership::{Ownership, Ring, With},
         routes::{self, Row, Table},
     },
-    base::{
-        client::{Client, ClientSettings},
-        clock::Clock,
-    },
+    base::clock::Clock,
     cluster::{Address, Cluster, Doorkeeper, Peers},
     config::Settings,
     cp::{self, Applied},
@@ -64,26 +61,19 @@ pub fn start()
 pub fn start_in(
     folder: Arc<tempfile::TempDir>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
-    start_with(folder, "127.0.0.1:8848", None)
+    start_as(
+        Cluster::alone(Address::new("127.0.0.1:8848"), Clock::set(1_796_000_000_000)),
+        Settings::default(),
+        folder,
+        None,
+    )
 }
 
-/// Starts one of a cluster.
-pub fn start_with(
-    folder: Arc<tempfile::TempDir>,
-    own_address: &str,
-    ring: Option<Arc<dyn Ring>>,
-) -> Node<
-    impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send + use<>,
-> {
-    let cluster = Cluster::alone(Address::new(own_address), Clock::set(1_796_000_000_000));
-    start_as(folder, cluster, Settings::default(), ring)
-}
-
-/// Starts one that has these members and settings, and passes writes on by this ring.
+/// Starts one that has these members and settings; of a cluster where it has a ring.
 pub fn start_as(
-    folder: Arc<tempfile::TempDir>,
     cluster: Cluster,
     settings: Settings,
+    folder: Arc<tempfile::TempDir>,
     ring: Option<Arc<dyn Ring>>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
     let settings = Settings { data_dir: folder.path().to_owned(), ..settings };
@@ -121,15 +111,12 @@ pub fn start_as(
         peers: Peers::new(own.clone(), &settings),
         cluster: cluster.clone(),
         doorkeeper: Doorkeeper::new(&settings.cluster),
+        distro: None,
         own_address: own.as_str().into(),
         settings: Arc::new(settings),
     });
     let (table, cp) = (Arc::new(Table::new("/nacos")), api.cp.clone());
-    let forwarder = {
-        let (ownership, client) =
-            (Ownership::new(ring, With::of(&api)), Client::new(ClientSettings::default()));
-        stack::forwarder(ownership, client, &api.own_address, HeaderMap::new(), &api.settings.forward)
-    };
+    let forwarder = stack::forwarder(&api, Ownership::new(ring, With::of(&api)));
     let service = stack::v1(api, limits, forwarder);
     let caller = SocketAddr::from(([127, 0, 0, 1], 50_000));
     Node { registry, clock, cp, spare: HeaderMap::new(), caller, cluster, table, service, folder }

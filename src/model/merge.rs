@@ -1,0 +1,304 @@
+//! Takes what peers tell into the registry: by instance where the peer stamps its data, as a whole list where it doesn't.
+//!
+//! Merging is commutative, associative and idempotent: whatever the order and however often news come, those who have
+//! heard the same have the same. Two things are decided by time instead, and settle when nodes compare: an instance that
+//! nobody has heard of for too long isn't taken anew, and one that is said to be silent stays where a beat is known.
+
+use std::{
+    cmp::Ordering,
+    sync::{Arc, atomic::Ordering as Atomic},
+};
+
+use super::{
+    Entry, Instance, InstanceKey, Place, Registry,
+    entry::{Shown, newer, record},
+    gone::{Cause, Gone},
+    instance::{InstanceId, Mark},
+    key::compare,
+    name::NameError,
+    service::Draft,
+};
+use crate::base::clock::Millis;
+
+/// What merging did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// The list looks different now; subscribers are told.
+    pub changed: bool,
+    /// We know something newer than was told, or instances that what claims to be complete lacks: the teller should hear
+    /// of it.
+    pub ours_is_newer: bool,
+    /// Something that was said to be silent was written anew, since a beat of it is known here: peers are told.
+    pub refuted: bool,
+    /// Why something of it was left out; the rest counts.
+    pub refused: Option<NameError>,
+}
+
+/// What taking the list of a 1.x peer did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Replaced {
+    /// The list looks different now; subscribers are told.
+    pub changed: bool,
+    /// Only where we own the service: our list isn't the peer's, which should get ours.
+    pub ours_differs: bool,
+    /// Why an instance was left out; the others count.
+    pub refused: Option<NameError>,
+}
+
+impl Registry {
+    /// Merges what a Nacre member tells of a service, which is made where something of it is to be remembered.
+    ///
+    /// `complete` says that these are all that the member knows. Nothing new makes no revision; everything new makes one.
+    ///
+    /// # Errors
+    /// [`NameError`] of the service; nothing is taken then.
+    pub fn merge(
+        &self,
+        place: Place<'_>,
+        mut entries: Vec<Entry>,
+        complete: bool,
+        now: Millis,
+    ) -> Result<Merged, NameError> {
+        entries.sort_by(|one, other| compare(&one.key(), &other.key()));
+        loop {
+            let service = match self.get(place) {
+                Some(service) => service,
+                None if !entries.iter().any(|entry| self.is_worth_a_service(entry, now)) => {
+                    return Ok(Merged::default());
+                }
+                None => self.get_or_make(place, Default::default, now)?,
+            };
+            let written = self.write(&service, now, |draft| {
+                let merging = Merging { registry: self, draft, now, merged: Merged::default() };
+                merging.run(std::mem::take(&mut entries), complete)
+            });
+            // Where it was removed meanwhile, nothing has been taken out of `entries`.
+            if let Ok(merged) = written {
+                return Ok(merged);
+            }
+        }
+    }
+
+    fn is_worth_a_service(&self, entry: &Entry, now: Millis) -> bool {
+        match entry {
+            Entry::Alive(instance) => !self.is_too_old(instance, now),
+            Entry::Gone(_) => self.shared,
+        }
+    }
+
+    /// Whether it would only be taken to be removed for its silence.
+    fn is_too_old(&self, instance: &Instance, now: Millis) -> bool {
+        instance.is_overdue(now) && self.expires.load(Atomic::Relaxed)
+    }
+
+    /// Takes the list of a 1.x member, which knows no stamps; makes the service where needed.
+    ///
+    /// Where another node owns the service, the list takes the place of what is there; what it lacks has left. A known
+    /// instance keeps its health, unless it is marked. Where we own it (`owner_here`), instances that are new are taken,
+    /// unless they went here since their last beat or have been silent for too long; all else is ours to say.
+    ///
+    /// # Errors
+    /// [`NameError`] of the service; nothing is taken then.
+    pub fn replace_by_legacy(
+        &self,
+        place: Place<'_>,
+        list: &[Instance],
+        owner_here: bool,
+        now: Millis,
+    ) -> Result<Replaced, NameError> {
+        loop {
+            let service = self.get_or_make(place, Default::default, now)?;
+            let written = self.write(&service, now, |draft| {
+                let mut taking = Taking { registry: self, draft, now, replaced: Replaced::default() };
+                if owner_here {
+                    taking.take_additions(list)
+                } else {
+                    taking.take_all(list)
+                }
+                taking.replaced.changed = taking.draft.touched.list();
+                taking.replaced
+            });
+            if let Ok(replaced) = written {
+                return Ok(replaced);
+            }
+        }
+    }
+
+    /// Checks an instance of a peer and makes its cluster.
+    fn admit(&self, draft: &mut Draft, instance: &Instance) -> Result<(), NameError> {
+        self.limits.check_instance(&instance.description())?;
+        if let InstanceId::Given(id) = &instance.id {
+            self.limits.check_id(id)?;
+        }
+        self.make_cluster(draft, instance.cluster())
+    }
+}
+
+/// One merge under way.
+struct Merging<'a> {
+    registry: &'a Registry,
+    draft: &'a mut Draft,
+    now: Millis,
+    merged: Merged,
+}
+
+impl Merging<'_> {
+    /// Merges entries that are sorted by their keys.
+    fn run(mut self, entries: Vec<Entry>, complete: bool) -> Merged {
+        let highest = entries.iter().map(Entry::stamp).max().unwrap_or(0);
+        // What is written anew is newer than all that was told.
+        self.draft.raise_stamp(highest);
+        if complete {
+            self.merged.ours_is_newer = self.lacks_ours(&entries);
+        }
+        for entry in entries {
+            match entry {
+                Entry::Alive(instance) => self.take(instance),
+                Entry::Gone(gone) => self.bury(gone),
+            }
+        }
+        self.merged.changed = self.draft.touched.list();
+        self.merged
+    }
+
+    /// Whether an instance is here, and not about to go, of which sorted `entries` say nothing.
+    fn lacks_ours(&self, entries: &[Entry]) -> bool {
+        let mut entries = entries.iter().peekable();
+        self.draft.ephemeral().iter().any(|ours| {
+            while entries.next_if(|entry| compare(&entry.key(), &ours.key()) == Ordering::Less).is_some() {}
+            let told = entries.peek().is_some_and(|entry| compare(&entry.key(), &ours.key()).is_eq());
+            !told && !self.registry.is_too_old(ours, self.now)
+        })
+    }
+
+    fn take(&mut self, mut told: Instance) {
+        told.ephemeral = true;
+        if told.last_beat() > self.now {
+            told.beat(self.now);
+        }
+        let key = told.key();
+        if let Some(known) = self.draft.ephemeral().get(&key).cloned() {
+            let mark = known.mark();
+            known.hear_beat(told.last_beat());
+            match newer(&Shown::Alive(&told, told.mark()), &Shown::Alive(&known, mark)) {
+                Ordering::Less => self.merged.ours_is_newer = true,
+                Ordering::Equal => {}
+                Ordering::Greater if record(&told, told.healthy()) == record(&known, mark.healthy) => {
+                    self.draft.mark(&known, told.mark());
+                }
+                Ordering::Greater => self.put(told),
+            }
+            return;
+        }
+        let gone = self.draft.gone.get(&key);
+        if gone.is_some_and(|gone| newer(&Shown::Gone(gone), &Shown::Alive(&told, told.mark())).is_gt()) {
+            self.merged.ours_is_newer = true;
+        } else if !self.registry.is_too_old(&told, self.now) {
+            self.put(told);
+        }
+    }
+
+    fn put(&mut self, told: Instance) {
+        match self.registry.admit(self.draft, &told) {
+            Ok(()) => self.draft.put_stamped(told),
+            Err(error) => self.merged.refused = Some(error),
+        }
+    }
+
+    fn bury(&mut self, told: Gone) {
+        let key = told.key();
+        if let Some(known) = self.draft.ephemeral().get(&key).cloned() {
+            let mark = known.mark();
+            if newer(&Shown::Gone(&told), &Shown::Alive(&known, mark)).is_lt() {
+                self.merged.ours_is_newer = true;
+            } else if !told.has_left() && !known.is_overdue(self.now) {
+                let stamp = self.draft.local_stamp();
+                self.draft.mark(&known, Mark { stamp, ..mark });
+                self.merged.refuted = true;
+            } else {
+                self.draft.bury(told);
+            }
+            return;
+        }
+        match self.draft.gone.get(&key).map(|known| newer(&Shown::Gone(&told), &Shown::Gone(known))) {
+            Some(Ordering::Less) => self.merged.ours_is_newer = true,
+            Some(Ordering::Equal) => {}
+            Some(Ordering::Greater) | None => _ = self.draft.bury(told),
+        }
+    }
+}
+
+/// One list of a 1.x member under way.
+struct Taking<'a> {
+    registry: &'a Registry,
+    draft: &'a mut Draft,
+    now: Millis,
+    replaced: Replaced,
+}
+
+impl Taking<'_> {
+    fn take_all(&mut self, list: &[Instance]) {
+        let mut told: Vec<InstanceKey<'_>> = list.iter().map(Instance::key).collect();
+        told.sort_by(compare);
+        let before = self.draft.ephemeral().clone();
+        for known in &before {
+            let key = known.key();
+            if told.binary_search_by(|told| compare(told, &key)).is_err() {
+                let stamp = self.draft.own_stamp();
+                self.draft.bury(Gone::of(&key, stamp, self.now, Cause::Left));
+            }
+        }
+        for told in list {
+            match self.draft.ephemeral().get(&told.key()).cloned() {
+                Some(known) => self.renew(&known, told),
+                None => self.put(told.copy(), Draft::own_stamp),
+            }
+        }
+    }
+
+    /// Gives a known instance the description of the list.
+    fn renew(&mut self, known: &Arc<Instance>, told: &Instance) {
+        let healthy = if told.marked { told.healthy() } else { known.healthy() };
+        if record(told, healthy) == record(known, known.healthy()) {
+            known.hear_beat(told.last_beat());
+            return;
+        }
+        let mut new = told.copy();
+        new.set_healthy(healthy);
+        self.put(new, Draft::own_stamp);
+    }
+
+    fn take_additions(&mut self, list: &[Instance]) {
+        for told in list {
+            if let Some(known) = self.draft.ephemeral().get(&told.key()) {
+                known.hear_beat(told.last_beat());
+                continue;
+            }
+            let went_since = self.draft.gone.get(&told.key()).is_some_and(|gone| gone.at >= told.last_beat());
+            if !went_since && !self.registry.is_too_old(told, self.now) {
+                self.put(told.copy(), Draft::local_stamp);
+            }
+        }
+        self.replaced.ours_differs = self.differs(list);
+    }
+
+    /// Whether `list` shows anything else than is here now.
+    fn differs(&self, list: &[Instance]) -> bool {
+        let ours = self.draft.ephemeral();
+        let same = |told: &Instance| {
+            ours.get(&told.key())
+                .is_some_and(|known| record(known, known.healthy()) == record(told, told.healthy()))
+        };
+        ours.len() != list.len() || !list.iter().all(same)
+    }
+
+    fn put(&mut self, mut told: Instance, stamp: impl FnOnce(&mut Draft) -> u64) {
+        match self.registry.admit(self.draft, &told) {
+            Ok(()) => {
+                told.set_stamp(stamp(self.draft));
+                self.draft.put_stamped(told);
+            }
+            Err(error) => self.replaced.refused = Some(error),
+        }
+    }
+}

@@ -1,0 +1,599 @@
+//! Merging: what is newer wins, whatever the order and however often it comes; and nodes that have compared are alike.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::{
+    Entry, Gone, Instance, InstanceKey, Limits, Place, Registry, Service,
+    change::Changes,
+    gone::Cause,
+    instance::{Description, InstanceId},
+    merge::{Merged, Replaced},
+    name::NameError,
+};
+use crate::base::clock::{Millis, Reading};
+
+const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
+/// Now on all monotonic clocks.
+const NOW: Millis = Millis(1_000_000);
+const MERGED: Merged = Merged { changed: false, ours_is_newer: false, refuted: false, refused: None };
+
+/// A node whose wall clock shows this.
+struct Node {
+    registry: Registry,
+    changes: Arc<Changes>,
+}
+
+impl Node {
+    fn new(wall_ms: u64) -> Self {
+        let changes = Arc::new(Changes::default());
+        let registry = Registry::new(Arc::clone(&changes), Limits::default());
+        Self { registry: registry.shared(Reading { now: NOW, wall_ms }), changes }
+    }
+
+    fn service(&self) -> Arc<Service> {
+        self.registry.get(PLACE).unwrap()
+    }
+
+    fn merge(&self, entries: Vec<Entry>, complete: bool) -> Merged {
+        self.registry.merge(PLACE, entries, complete, NOW).unwrap()
+    }
+
+    fn register(&self, ip: &str, weight: f64) {
+        let described = Description { weight, ..Description::new(ip, 80, "C") };
+        self.registry.register(PLACE, &described, NOW).unwrap();
+    }
+
+    fn deregister(&self, ip: &str) {
+        self.registry.deregister(PLACE, key(ip), NOW).unwrap();
+    }
+
+    /// All that it knows, for another node.
+    fn entries(&self, newer_than: Option<u64>) -> Vec<Entry> {
+        let state = self.registry.get(PLACE).map(|service| service.state());
+        state.iter().flat_map(|state| state.entries(newer_than)).map(|entry| entry.to_entry()).collect()
+    }
+
+    /// All that it knows as texts.
+    fn shown(&self) -> Vec<String> {
+        self.entries(None).iter().map(text).collect()
+    }
+
+    /// How many services wait to be told of: to subscribers, to peers.
+    fn reports(&self) -> (usize, usize) {
+        let mut local = 0;
+        while self.changes.try_next_local().is_some() {
+            local += 1;
+        }
+        let changed = self
+            .registry
+            .get(PLACE)
+            .is_some_and(|service| service.announced.swap(false, std::sync::atomic::Ordering::AcqRel));
+        (usize::from(changed), local)
+    }
+}
+
+fn text(entry: &Entry) -> String {
+    match entry {
+        Entry::Alive(instance) => {
+            format!("{} {} {:?} {}", instance.ip(), instance.stamp(), instance.weight, instance.healthy())
+        }
+        Entry::Gone(gone) => {
+            format!("{} {} {}", gone.ip, gone.stamp, if gone.has_left() { "left" } else { "silent" })
+        }
+    }
+}
+
+fn key(ip: &str) -> InstanceKey<'_> {
+    InstanceKey { ip, port: 80, cluster: "C" }
+}
+
+/// An instance of weight 1 that beat a second ago.
+fn instance(ip: &str, stamp: u64) -> Instance {
+    let mut instance = Instance::new(Description::new(ip, 80, "C"), InstanceId::Simple, NOW.minus(1_000));
+    instance.set_stamp(stamp);
+    instance
+}
+
+fn alive(ip: &str, stamp: u64) -> Entry {
+    Entry::Alive(instance(ip, stamp))
+}
+
+/// The same, silent for this long.
+fn silent(ip: &str, stamp: u64, ms: u64) -> Entry {
+    let instance = instance(ip, stamp);
+    instance.beat(NOW.minus(ms));
+    Entry::Alive(instance)
+}
+
+fn left(ip: &str, stamp: u64) -> Entry {
+    Entry::Gone(Gone::of(&key(ip), stamp, NOW.minus(10), Cause::Left))
+}
+
+fn expired(ip: &str, stamp: u64) -> Entry {
+    let cause = Cause::Silent { last_beat: NOW.minus(40_000) };
+    Entry::Gone(Gone::of(&key(ip), stamp, NOW.minus(10), cause))
+}
+
+#[test]
+fn the_newer_record_wins_and_what_is_known_already_makes_no_revision() {
+    let node = Node::new(5_000);
+    assert_eq!(node.merge(vec![alive("a", 7), alive("b", 3)], true), Merged { changed: true, ..MERGED });
+    assert_eq!(node.shown(), ["a 7 1.0 true", "b 3 1.0 true"]);
+    assert_eq!(node.reports(), (1, 0));
+    let before = node.service().state();
+    assert_eq!(node.merge(vec![alive("b", 3), alive("a", 7)], true), MERGED);
+    assert_eq!(node.merge(vec![alive("a", 7)], false), MERGED);
+    assert!(Arc::ptr_eq(&before, &node.service().state()));
+    assert_eq!(node.reports(), (0, 0));
+    let mut heavy = instance("a", 8);
+    heavy.weight = 2.0;
+    heavy.set_healthy(false);
+    assert_eq!(node.merge(vec![Entry::Alive(heavy)], false), Merged { changed: true, ..MERGED });
+    assert_eq!(node.merge(vec![alive("a", 7)], false), Merged { ours_is_newer: true, ..MERGED });
+    assert_eq!(node.shown(), ["a 8 2.0 false", "b 3 1.0 true"]);
+    assert_eq!(node.service().state().highest_stamp, 8);
+}
+
+#[test]
+fn the_same_record_under_a_newer_stamp_is_no_change_that_a_list_shows() {
+    let node = Node::new(5_000);
+    node.merge(vec![alive("a", 7)], true);
+    node.reports();
+    let (before, checksum) = (node.service().state().digest(), node.service().state().revision);
+    assert_eq!(node.merge(vec![alive("a", 9)], true), MERGED);
+    assert_eq!((node.shown(), node.reports()), (vec!["a 9 1.0 true".to_owned()], (0, 0)));
+    assert_ne!((node.service().state().digest(), node.service().state().revision), (before, checksum));
+}
+
+#[test]
+fn what_is_gone_stays_gone_for_older_news() {
+    let node = Node::new(5_000);
+    node.merge(vec![alive("a", 3)], true);
+    assert_eq!(node.merge(vec![left("a", 5)], false), Merged { changed: true, ..MERGED });
+    for stamp in [4, 5] {
+        assert_eq!(node.merge(vec![alive("a", stamp)], false), Merged { ours_is_newer: true, ..MERGED });
+    }
+    assert_eq!(node.shown(), ["a 5 left"]);
+    assert_eq!(node.merge(vec![left("a", 4)], false), Merged { ours_is_newer: true, ..MERGED });
+    assert_eq!(node.merge(vec![alive("a", 6)], false), Merged { changed: true, ..MERGED });
+    assert_eq!(node.shown(), ["a 6 1.0 true"]);
+}
+
+#[test]
+fn what_is_gone_is_remembered_also_where_it_was_never_known() {
+    let node = Node::new(5_000);
+    assert_eq!(node.merge(vec![left("a", 5)], true), MERGED);
+    assert_eq!(node.merge(vec![alive("a", 4)], true), Merged { ours_is_newer: true, ..MERGED });
+    assert_eq!(node.shown(), ["a 5 left"]);
+    assert!(!node.service().state().may_go(), "not before the tombstone is forgotten");
+    assert_eq!(node.registry.prune_gone(&node.service(), NOW.minus(10), 100), 0);
+    assert_eq!(node.registry.prune_gone(&node.service(), NOW, 100), 1);
+    assert!(node.service().state().may_go() && node.reports() == (0, 0));
+    assert_eq!(node.service().state().highest_stamp, 5);
+}
+
+#[test]
+fn nothing_worth_remembering_makes_no_service() {
+    let node = Node::new(5_000);
+    assert_eq!(node.merge(Vec::new(), true), MERGED);
+    assert_eq!(node.merge(vec![silent("a", 5, 30_001)], true), MERGED);
+    assert!(node.registry.is_empty());
+    node.registry.set_expires(false);
+    assert_eq!(node.merge(vec![silent("a", 5, 30_001)], true), Merged { changed: true, ..MERGED });
+    let alone = Registry::new(Arc::default(), Limits::default());
+    assert_eq!(alone.merge(PLACE, vec![left("a", 5)], true, NOW), Ok(MERGED));
+    assert!(alone.is_empty());
+}
+
+#[test]
+fn what_has_been_silent_for_too_long_is_not_taken_anew_but_kept_where_it_is() {
+    let node = Node::new(5_000);
+    node.merge(vec![alive("a", 5)], true);
+    assert_eq!(node.merge(vec![silent("b", 5, 30_001), silent("c", 5, 30_000)], false).changed, true);
+    assert_eq!(node.merge(vec![silent("a", 6, 90_000)], false), MERGED);
+    assert_eq!(node.shown(), ["a 6 1.0 true", "c 5 1.0 true"]);
+    let mut marked = instance("d", 1);
+    marked.marked = true;
+    marked.beat(Millis(0));
+    node.merge(vec![Entry::Alive(marked)], false);
+    assert_eq!(node.shown().len(), 3, "time does nothing to a marked one");
+}
+
+#[test]
+fn the_later_beat_counts_whoever_wins() {
+    let node = Node::new(5_000);
+    let beat = || NOW.since(node.service().state().ephemeral.get(&key("a")).unwrap().last_beat());
+    node.merge(vec![silent("a", 5, 9_000)], true);
+    for (stamp, ms, known) in
+        [(5, 20_000, 9_000), (4, 7_000, 7_000), (5, 6_500, 7_000), (6, 20_000, 7_000), (7, 2_000, 2_000)]
+    {
+        node.merge(vec![silent("a", stamp, ms)], false);
+        assert_eq!(beat(), known, "{stamp} {ms}");
+    }
+    let future = instance("b", 5);
+    future.beat(NOW.plus(50_000));
+    node.merge(vec![Entry::Alive(future)], false);
+    assert_eq!(node.service().state().ephemeral.get(&key("b")).unwrap().last_beat(), NOW);
+    assert!(!node.service().hear_beat(&key("a"), NOW.minus(1_500)));
+    assert!(node.service().hear_beat(&key("a"), NOW.minus(1_000)) && beat() == 1_000);
+    assert!(!node.service().hear_beat(&key("c"), NOW));
+}
+
+#[test]
+fn a_silence_is_refuted_by_a_known_beat_and_a_leave_is_not() {
+    let node = Node::new(5_000);
+    node.merge(vec![alive("a", 3), alive("b", 3), silent("c", 3, 30_000)], true);
+    node.reports();
+    let told = vec![expired("a", 9_000), left("b", 9_000), expired("c", 2)];
+    let merged = Merged { changed: true, ours_is_newer: true, refuted: true, refused: None };
+    assert_eq!(node.merge(told, false), merged);
+    assert_eq!(node.shown(), ["a 9001 1.0 true", "c 3 1.0 true", "b 9000 left"]);
+    assert_eq!(node.reports(), (1, 1));
+    let service = node.service();
+    service.state().ephemeral.get(&key("c")).unwrap().beat(NOW.minus(30_001));
+    assert_eq!(node.merge(vec![expired("c", 4)], false), Merged { changed: true, ..MERGED });
+    assert_eq!(node.shown(), ["a 9001 1.0 true", "b 9000 left", "c 4 silent"]);
+}
+
+#[test]
+fn what_a_complete_datum_lacks_is_told_to_its_sender() {
+    let node = Node::new(5_000);
+    node.merge(vec![alive("a", 3), alive("b", 3), alive("c", 3)], true);
+    for (told, complete, newer) in [
+        (vec![alive("c", 3), alive("a", 3)], true, true),
+        (vec![alive("a", 3)], false, false),
+        (vec![alive("a", 3), alive("b", 3), alive("c", 3), alive("d", 3)], true, false),
+        (vec![], true, true),
+    ] {
+        assert_eq!(node.merge(told, complete).ours_is_newer, newer);
+    }
+    for instance in &node.service().state().ephemeral {
+        instance.beat(NOW.minus(30_001));
+    }
+    assert!(!node.merge(vec![], true).ours_is_newer, "what is about to go is not worth a word");
+    assert_eq!(node.shown().len(), 4);
+}
+
+#[test]
+fn an_instance_that_can_not_be_is_left_out() {
+    let node = Node::new(5_000);
+    let wrong = Instance::new(Description::new("b", 80, "C_1"), InstanceId::Simple, NOW);
+    let merged = node.merge(vec![alive("a", 3), Entry::Alive(wrong), alive("c", 3)], true);
+    assert_eq!(merged.refused, Some(NameError::ClusterCharacters("C_1".into())));
+    assert_eq!(node.shown(), ["a 3 1.0 true", "c 3 1.0 true"]);
+    let place = Place { name: "G@@/", ..PLACE };
+    assert!(matches!(
+        node.registry.merge(place, vec![alive("a", 3)], true, NOW),
+        Err(NameError::Characters(_))
+    ));
+    assert_eq!(node.registry.len(), 1);
+}
+
+#[test]
+fn each_write_is_stamped_above_all_that_is_known_and_reported_to_peers() {
+    let node = Node::new(5_000);
+    node.register("a", 1.0);
+    let service = node.service();
+    assert_eq!((node.shown(), node.reports()), (vec!["a 5000 1.0 true".to_owned()], (1, 1)));
+    node.register("a", 2.0);
+    node.merge(vec![alive("b", 9_000)], false);
+    assert_eq!(node.reports(), (1, 1));
+    node.registry.set_health(&service, NOW, |instance| Some(instance.ip() != "a"));
+    assert_eq!(node.shown(), ["a 9001 2.0 false", "b 9000 1.0 true"]);
+    assert_eq!(node.reports(), (1, 1));
+    node.registry.set_health_unseen(&service, NOW, |_| Some(true));
+    assert_eq!((node.shown()[0].as_str(), node.reports()), ("a 9002 2.0 true", (0, 1)));
+    node.registry.take_health(&service, NOW, |instance| Some(instance.ip() != "b"));
+    assert_eq!((node.shown()[1].as_str(), node.reports()), ("b 9003 1.0 false", (1, 0)));
+    node.registry.set_health_of(&service, &key("b"), true, NOW);
+    assert_eq!((node.shown()[1].as_str(), node.reports()), ("b 9004 1.0 true", (1, 1)));
+    node.registry.set_health_of(&service, &key("b"), true, NOW);
+    assert_eq!(node.reports(), (0, 0));
+    let gone = [Arc::clone(service.state().ephemeral.get(&key("b")).unwrap())];
+    assert_eq!(node.registry.remove_silent(&service, &gone, NOW, |_| false), 0);
+    assert_eq!(node.reports(), (0, 0));
+    assert_eq!(node.registry.remove_silent(&service, &gone, NOW, |_| true), 1);
+    assert_eq!((node.shown()[1].as_str(), node.reports()), ("b 9005 silent", (1, 1)));
+    node.deregister("c");
+    assert_eq!((node.shown()[2].as_str(), node.reports()), ("c 9006 left", (1, 1)));
+    node.register("b", 1.0);
+    assert_eq!(node.shown(), ["a 9002 2.0 true", "b 9007 1.0 true", "c 9006 left"]);
+}
+
+#[test]
+fn a_health_that_was_taken_back_has_another_stamp() {
+    let node = Node::new(5_000);
+    node.register("a", 1.0);
+    let service = node.service();
+    // A beat comes as soon as the health is set.
+    let decide = |instance: &Instance| instance.healthy().then_some(false);
+    assert_eq!(node.registry.set_health(&service, NOW, decide), 0);
+    assert_eq!(node.shown(), ["a 5002 1.0 true"]);
+    assert_eq!(service.state().highest_stamp, 5_002);
+}
+
+#[test]
+fn persistent_instances_are_no_news_for_peers() {
+    let node = Node::new(5_000);
+    let described = Description { ephemeral: false, ..Description::new("a", 80, "C") };
+    node.registry.register(PLACE, &described, NOW).unwrap();
+    node.registry.set_health(&node.service(), NOW, |_| Some(false));
+    node.registry.remove_persistent(PLACE, key("a"));
+    assert_eq!((node.reports(), node.shown().len()), ((1, 0), 0));
+}
+
+#[test]
+fn a_service_that_goes_takes_its_instances_along_and_later_stamps_are_higher() {
+    let node = Node::new(5_000);
+    node.merge(vec![alive("a", 9_000), left("b", 4)], true);
+    let service = node.service();
+    assert!(!node.registry.remove_idle(PLACE));
+    assert!(node.registry.remove(PLACE, NOW));
+    assert_eq!(node.changes.try_next_local().map(|service| service.is_removed()), Some(true));
+    let last: Vec<_> = service.state().entries(None).map(|entry| text(&entry.to_entry())).collect();
+    assert_eq!(last, ["a 9001 left", "b 4 left"]);
+    node.register("a", 1.0);
+    assert_eq!(node.shown(), ["a 9002 1.0 true"]);
+}
+
+#[test]
+fn a_node_alone_keeps_no_tombstones_and_tells_nobody() {
+    let changes = Arc::new(Changes::default());
+    let registry = Registry::new(Arc::clone(&changes), Limits::default());
+    registry.register(PLACE, &Description::new("a", 80, "C"), NOW).unwrap();
+    registry.deregister(PLACE, key("a"), NOW).unwrap();
+    registry.deregister(PLACE, key("b"), NOW).unwrap();
+    let state = registry.get(PLACE).unwrap().state();
+    assert!(state.gone.is_empty() && state.may_go() && changes.try_next_local().is_none());
+}
+
+#[test]
+fn entries_newer_than_a_stamp_are_all_that_a_peer_lacks() {
+    let (one, other) = (Node::new(5_000), Node::new(100));
+    one.register("a", 1.0);
+    one.register("b", 1.0);
+    other.merge(one.entries(None), true);
+    let known = one.service().state().highest_stamp;
+    one.register("a", 3.0);
+    one.deregister("b");
+    let news = one.entries(Some(known));
+    assert_eq!(news.iter().map(text).collect::<Vec<_>>(), ["a 5002 3.0 true", "b 5003 left"]);
+    other.merge(news, false);
+    assert_eq!(one.shown(), other.shown());
+    assert_eq!(one.service().state().digest(), other.service().state().digest());
+}
+
+#[test]
+fn a_digest_speaks_of_the_instances_that_are_there() {
+    let digest = |entries: Vec<Entry>| {
+        let node = Node::new(5_000);
+        node.register("x", 1.0);
+        node.merge(vec![left("x", 6_000)], false);
+        node.merge(entries, true);
+        node.service().state().digest()
+    };
+    assert_eq!(digest(vec![]), 0);
+    assert_eq!(digest(vec![left("a", 9)]), 0);
+    let one = digest(vec![alive("a", 3), alive("b", 3)]);
+    assert_eq!(one, digest(vec![silent("b", 3, 9_000), alive("a", 3), left("c", 5)]));
+    let mut sick = instance("b", 3);
+    sick.set_healthy(false);
+    for other in
+        [vec![alive("a", 3)], vec![alive("a", 3), alive("b", 4)], vec![alive("a", 3), Entry::Alive(sick)]]
+    {
+        assert_ne!(one, digest(other));
+    }
+    // Every version must compute the same.
+    assert_eq!(one, 15_199_807_103_212_548_780);
+}
+
+#[test]
+fn the_list_of_a_1x_owner_takes_the_place_of_what_is_there() {
+    let node = Node::new(5_000);
+    let take = |list: &[Instance]| node.registry.replace_by_legacy(PLACE, list, false, NOW).unwrap();
+    let changed = Replaced { changed: true, ..Replaced::default() };
+    assert_eq!(take(&[instance("a", 0), instance("b", 0)]), changed);
+    assert_eq!(node.shown(), ["a 5000 1.0 true", "b 5000 1.0 true"]);
+    assert_eq!(node.reports(), (1, 0), "the owner tells the others itself");
+    node.registry.take_health(&node.service(), NOW, |instance| Some(instance.ip() != "a"));
+    let revision = node.service().state().revision;
+    assert_eq!(take(&[instance("b", 0), instance("a", 0)]), Replaced::default(), "known health stays");
+    assert_eq!(node.service().state().revision, revision);
+    let mut heavy = instance("a", 0);
+    heavy.weight = 2.0;
+    assert_eq!(take(&[heavy, instance("c", 0)]), changed);
+    assert_eq!(node.shown(), ["a 5002 2.0 false", "c 5002 1.0 true", "b 5002 left"]);
+    assert_eq!(take(&[]), changed);
+    assert_eq!(node.shown(), ["a 5003 left", "b 5002 left", "c 5003 left"]);
+    let wrong = Instance::new(Description::new("d", 80, "C_1"), InstanceId::Simple, NOW);
+    assert_eq!(take(&[wrong, instance("e", 0)]).refused, Some(NameError::ClusterCharacters("C_1".into())));
+    assert_eq!(node.shown()[0], "e 5004 1.0 true");
+}
+
+#[test]
+fn of_the_list_of_another_an_owner_takes_what_is_new_and_tells_what_is_not_so() {
+    let node = Node::new(5_000);
+    node.register("a", 1.0);
+    node.register("b", 1.0);
+    node.deregister("b");
+    node.reports();
+    let take = |list: &[Instance]| {
+        let replaced = node.registry.replace_by_legacy(PLACE, list, true, NOW).unwrap();
+        (replaced.changed, replaced.ours_differs)
+    };
+    let late = instance("c", 0);
+    late.beat(NOW.minus(30_001));
+    let mut heavy = instance("a", 0);
+    heavy.weight = 2.0;
+    assert_eq!(take(&[instance("a", 0)]), (false, false));
+    assert_eq!(take(&[heavy]), (false, true));
+    assert_eq!(take(&[]), (false, true));
+    assert_eq!(take(&[instance("a", 0), instance("b", 0)]), (false, true), "it went after that beat");
+    assert_eq!(take(&[instance("a", 0), late]), (false, true));
+    assert_eq!(node.reports(), (0, 0));
+    assert_eq!(take(&[instance("a", 0), instance("d", 0)]), (true, false));
+    assert_eq!(node.reports(), (1, 1));
+    let again = instance("b", 0);
+    again.beat(NOW.plus(1));
+    assert_eq!(take(&[instance("a", 0), instance("d", 0), again]), (true, false));
+    assert_eq!(node.shown(), ["a 5000 1.0 true", "b 5004 1.0 true", "d 5003 1.0 true"]);
+}
+
+/// One thing that is told: of which instance, under which stamp, what.
+type News = (usize, u64, usize);
+
+const IPS: [&str; 3] = ["a", "b", "c"];
+
+fn news(leaves_only: bool) -> impl Strategy<Value = News> {
+    (0..IPS.len(), 1_u64..6, 0_usize..if leaves_only { 5 } else { 6 })
+}
+
+fn entry((ip, stamp, what): News) -> Entry {
+    let ip = IPS[ip];
+    match what {
+        4 => left(ip, stamp),
+        5 => expired(ip, stamp),
+        what => {
+            let mut instance = instance(ip, stamp);
+            instance.weight = if what & 1 == 0 { 1.0 } else { 2.0 };
+            instance.set_healthy(what & 2 == 0);
+            Entry::Alive(instance)
+        }
+    }
+}
+
+/// All of `news`, each once or more, in any order, cut into any pieces.
+fn deliveries(news: Vec<News>) -> impl Strategy<Value = Vec<Vec<News>>> {
+    let again = prop::collection::vec(prop::sample::select(news.clone()), 0..8);
+    again.prop_flat_map(move |again| {
+        let all: Vec<News> = news.iter().copied().chain(again).collect();
+        let cuts = prop::collection::vec(any::<bool>(), all.len());
+        (Just(all).prop_shuffle(), cuts).prop_map(|(all, cuts)| {
+            let mut pieces = vec![Vec::new()];
+            for (news, cut) in all.into_iter().zip(cuts) {
+                if cut {
+                    pieces.push(Vec::new());
+                }
+                pieces.last_mut().unwrap().push(news);
+            }
+            pieces
+        })
+    })
+}
+
+fn delivered(pieces: &[Vec<News>]) -> Node {
+    let node = Node::new(3);
+    for (number, piece) in pieces.iter().enumerate() {
+        node.merge(piece.iter().copied().map(entry).collect(), number % 2 == 0);
+    }
+    node
+}
+
+/// What a node does at random.
+#[derive(Clone, Debug)]
+enum Step {
+    Register(usize, bool),
+    Deregister(usize),
+    Health(usize, bool),
+    Expire(usize),
+    /// Tells the node so many further all it knows, or what is newer than this.
+    Tell(usize, Option<u64>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
+    let ip = 0..IPS.len();
+    let step = prop_oneof![
+        (ip.clone(), any::<bool>()).prop_map(|(ip, heavy)| Step::Register(ip, heavy)),
+        ip.clone().prop_map(Step::Deregister),
+        (ip.clone(), any::<bool>()).prop_map(|(ip, healthy)| Step::Health(ip, healthy)),
+        ip.prop_map(Step::Expire),
+        (1_usize..3, prop::option::of(0_u64..20)).prop_map(|(to, newer)| Step::Tell(to, newer)),
+    ];
+    prop::collection::vec((0_usize..3, step), 0..40)
+}
+
+fn act(nodes: &[Node], at: usize, step: Step) {
+    let node = &nodes[at];
+    let known = |ip: usize| {
+        let service = node.registry.get(PLACE)?;
+        let instance = service.state().ephemeral.get(&key(IPS[ip])).cloned()?;
+        Some((service, instance))
+    };
+    match step {
+        Step::Register(ip, heavy) => node.register(IPS[ip], if heavy { 2.0 } else { 1.0 }),
+        Step::Deregister(ip) => node.deregister(IPS[ip]),
+        Step::Health(ip, healthy) => {
+            if let Some((service, _)) = known(ip) {
+                node.registry.set_health_of(&service, &key(IPS[ip]), healthy, NOW);
+            }
+        }
+        Step::Expire(ip) => {
+            if let Some((service, instance)) = known(ip) {
+                node.registry.remove_silent(&service, &[instance], NOW, |_| true);
+            }
+        }
+        Step::Tell(to, newer_than) => {
+            let entries = node.entries(newer_than);
+            nodes[(at + to) % nodes.len()].merge(entries, newer_than.is_none());
+        }
+    }
+}
+
+/// Lets all tell all until nobody learns anything; how many rounds that took.
+fn compare(nodes: &[Node]) -> usize {
+    for round in 1..10 {
+        let before: Vec<_> = nodes.iter().map(Node::shown).collect();
+        for (from, teller) in nodes.iter().enumerate() {
+            for (to, hearer) in nodes.iter().enumerate() {
+                if from != to {
+                    hearer.merge(teller.entries(None), true);
+                }
+            }
+        }
+        if before == nodes.iter().map(Node::shown).collect::<Vec<_>>() {
+            return round;
+        }
+    }
+    usize::MAX
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_order_repetition_and_partition_give_the_same(
+        (one, other) in prop::collection::vec(news(true), 1..10)
+            .prop_flat_map(|news| (deliveries(news.clone()), deliveries(news))),
+    ) {
+        let (one, other) = (delivered(&one), delivered(&other));
+        prop_assert_eq!(one.shown(), other.shown());
+        prop_assert_eq!(one.service().state().digest(), other.service().state().digest());
+        prop_assert_eq!(one.service().state().highest_stamp, other.service().state().highest_stamp);
+        // Now each holds what the other told.
+        prop_assert_eq!(one.merge(other.entries(None), true), MERGED);
+    }
+
+    #[test]
+    fn nodes_that_have_compared_are_alike_whatever_each_of_them_wrote(
+        told in prop::collection::vec((0_usize..3, news(false)), 0..6),
+        steps in steps(),
+    ) {
+        let nodes = [Node::new(3), Node::new(8), Node::new(8)];
+        for (at, news) in told {
+            nodes[at].merge(vec![entry(news)], false);
+        }
+        for (at, step) in steps {
+            act(&nodes, at, step);
+        }
+        // One to hear, one to refute, one to hear of that, one to see that it is over.
+        prop_assert!(compare(&nodes) <= 4);
+        let shown = nodes[0].shown();
+        for node in &nodes {
+            prop_assert_eq!(&node.shown(), &shown);
+            let digest = node.registry.get(PLACE).map_or(0, |service| service.state().digest());
+            prop_assert_eq!(digest, nodes[0].registry.get(PLACE).map_or(0, |service| service.state().digest()));
+        }
+    }
+}
