@@ -236,7 +236,7 @@ mod tests {
     fn who_has_missed_something_takes_nobody_for_living_until_it_is_said_anew() {
         let (owner, copy, mut told) = (node(&["a", "b"]), node(&["a", "b"]), Told::default());
         let all = |_: &ServiceKey| true;
-        let mut tell = |now: Millis, told: &mut Told| hear(&copy, &news(&owner, &all, told, now), &all, now);
+        let tell = |now: Millis, told: &mut Told| hear(&copy, &news(&owner, &all, told, now), &all, now);
         beat(&owner, "a", START.plus(12_000));
         assert!(tell(START.plus(15_000), &mut told));
         // As when the owner seems to be another one for a moment.
