@@ -653,7 +653,7 @@ impl SimNode for NacreNode {
             }
             other => {
                 let mut text = format!("{other:?}");
-                text.truncate(160);
+                text.truncate(1_600);
                 text
             }
         }
