@@ -5,6 +5,8 @@
   bench.py growth  registering into one service from 1,000 to 50,000 instances, polled and subscribed to
   bench.py fanout  one change to 5,000 subscribers
   bench.py memory  100,000 instances in 1,000 services: resident memory, and the time to serve them again
+  bench.py forward beats and writes by way of a member that doesn't own the service, beside the bare hyper server and beside
+                   the owner itself; nodes on 127.0.30.1, .2 ...
 
 Builds what it runs (cargo), starts it on free ports in a temporary folder, stops it. Needs wrk for load and growth.
 """
@@ -75,13 +77,19 @@ def address(k):
     return "10.9.%d.%d" % (k // 250, k % 250 + 1)
 
 
-def wrk(server, kind, seconds, services, per, prefix="bench"):
-    env = {**os.environ, "KIND": kind, "SERVICES": str(services), "PER": str(per), "PREFIX": prefix}
-    run = ["wrk", "-t1", "-c32", "-d%ds" % seconds, "--latency", "-s", os.path.join(HERE, "requests.lua"), server.url]
+def wrk(server, kind, seconds, services, per, prefix="bench", names=(), connections=32):
+    """Requests a second and the 99th percentile of one run."""
+    out = run_wrk(server, kind, seconds, services, per, prefix, names, connections)
+    return float(re.search(r"Requests/sec:\s+([\d.]+)", out).group(1)), re.search(r"99%\s+(\S+)", out).group(1)
+
+
+def run_wrk(server, kind, seconds, services, per, prefix, names, connections):
+    env = {**os.environ, "KIND": kind, "SERVICES": str(services), "PER": str(per), "PREFIX": prefix, "NAMES": ",".join(names)}
+    run = ["wrk", "-t1", "-c%d" % connections, "-d%ds" % seconds, "--latency", "-s", os.path.join(HERE, "requests.lua"), server.url]
     out = subprocess.run(run, capture_output=True, text=True, env=env, check=True).stdout
     if "Non-2xx" in out:
         sys.exit("%s of %s: %s" % (kind, server.url, out))
-    return float(re.search(r"Requests/sec:\s+([\d.]+)", out).group(1)), re.search(r"99%\s+(\S+)", out).group(1)
+    return out
 
 
 def load(a, folder):
@@ -238,6 +246,83 @@ def memory(a, folder):
         server.stop()
 
 
+def owner(name, members):
+    """The place of the owner among the sorted members, as Nacos 1.x finds it."""
+    value = 0
+    for unit in name.encode("utf-16-be")[1::2]:
+        value = (value * 31 + unit) & 0xFFFFFFFF
+    value -= (value & 0x80000000) << 1
+    return abs(value) % 2147483647 % len(members)
+
+
+def cluster(folder, count):
+    """That many nodes, each of which sees all others as members, sorted as their ring is."""
+    addresses = sorted("127.0.30.%d:%d" % (1 + k, free_port("127.0.30.%d" % (1 + k))) for k in range(count))
+    nodes = []
+    for address in addresses:
+        host, port = address.split(":")
+        given = ["nacos.server.ip=" + host, "server.address=" + host, "server.port=" + port, "nacos.member.list=" + ",".join(addresses)]
+        settings = [word for pair in given for word in ("--set", pair)]
+        nodes.append(Process(target("nacre"), "serve", "--data", os.path.join(folder, host), *settings))
+    deadline = time.monotonic() + 60
+    while any(up(node) != count for node in nodes):
+        if time.monotonic() > deadline:
+            sys.exit("the members don't see each other: %s" % [up(node) for node in nodes])
+        time.sleep(0.2)
+    return addresses, nodes
+
+
+def free_port(host):
+    with socket.socket() as s:
+        s.bind((host, 0))
+        return s.getsockname()[1]
+
+
+def up(node):
+    """How many members the node sees UP."""
+    try:
+        connection = http.client.HTTPConnection(node.host, node.port, timeout=5)
+        connection.request("GET", "/nacos/v1/core/cluster/nodes")
+        return sum(member["state"] == "UP" for member in json.loads(connection.getresponse().read())["data"])
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+def forward(a, folder):
+    addresses, nodes = cluster(folder, a.nodes)
+    first, last = nodes[0], nodes[-1]
+    names, k = [], 0
+    while len(names) < a.services:
+        if owner("DEFAULT_GROUP@@fw-%d" % k, addresses) == len(nodes) - 1:
+            names.append("fw-%d" % k)
+        k += 1
+    client = Client(last)
+    for name in names:
+        for k in range(a.per):
+            client.register("DEFAULT_GROUP@@" + name, address(k))
+    bare = Process(target("examples", "limit"), "127.0.0.1:0", "60")
+    runs = {"limit": [], "direct": [], "forwarded": []}
+    for _ in range(a.rounds):
+        for name, server in (("limit", bare), ("direct", last), ("forwarded", first)):
+            runs[name].append(wrk(server, "beat", a.seconds, len(names), a.per, names=names))
+    rate = {name: statistics.median(rate for rate, _ in each) for name, each in runs.items()}
+    print("beats: limit %.0f/s, direct %.3f of it, forwarded %.3f (p99 %s)" % (
+        rate["limit"], rate["direct"] / rate["limit"], rate["forwarded"] / rate["limit"], sorted(p99 for _, p99 in runs["forwarded"])[a.rounds // 2]), flush=True)
+    # One after the other on one connection, in turn: what a write alone takes.
+    took = {"direct": [], "forwarded": []}
+    clients = {"direct": Client(last), "forwarded": Client(first)}
+    for turn in range(a.writes):
+        for how, client in clients.items():
+            start = time.perf_counter()
+            client.register("DEFAULT_GROUP@@" + names[turn % len(names)], address(turn % a.per))
+            took[how].append(time.perf_counter() - start)
+    median = {how: 1e6 * statistics.median(times) for how, times in took.items()}
+    print("one write: direct %.0f us, forwarded %.0f us, factor %.2f" % (median["direct"], median["forwarded"], median["forwarded"] / median["direct"]))
+    bare.stop()
+    for node in nodes:
+        node.stop()
+
+
 def persist(server, writer):
     client = Client(server)
     for s in range(writer, 1000, 16):
@@ -247,12 +332,14 @@ def persist(server, writer):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=["load", "growth", "fanout", "memory"])
+    p.add_argument("what", choices=["load", "growth", "fanout", "memory", "forward"])
     p.add_argument("--seconds", type=int, default=4)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--services", type=int, default=100)
     p.add_argument("--per", type=int, default=10)
     p.add_argument("--subscribers", type=int, default=5000)
+    p.add_argument("--nodes", type=int, default=2)
+    p.add_argument("--writes", type=int, default=2000)
     p.add_argument("--no-build", action="store_true")
     a = p.parse_args()
     if not a.no_build:

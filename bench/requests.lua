@@ -3,6 +3,11 @@ local kind = os.getenv("KIND") or "list"
 local services = tonumber(os.getenv("SERVICES") or "100")
 local per = tonumber(os.getenv("PER") or "10")
 local prefix = os.getenv("PREFIX") or "bench"
+-- In place of PREFIX-0, PREFIX-1 ...: names, separated by commas.
+local names = {}
+for given in (os.getenv("NAMES") or ""):gmatch("[^,]+") do
+  names[#names + 1] = given
+end
 local thread_count = 0
 local i = 0
 
@@ -12,7 +17,7 @@ function setup(thread)
 end
 
 local function name(k)
-  return "serviceName=DEFAULT_GROUP%40%40" .. prefix .. "-" .. k .. "&namespaceId=public"
+  return "serviceName=DEFAULT_GROUP%40%40" .. (names[k + 1] or prefix .. "-" .. k) .. "&namespaceId=public"
 end
 
 local make = {}

@@ -59,6 +59,9 @@ impl Facts for Row {
     fn reads_body(&self) -> bool {
         false
     }
+    fn is_forwarded(&self) -> bool {
+        false
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -18,6 +18,7 @@ use crate::{
         Api,
         node::Node,
         observe::Sight,
+        ownership::{Ownership, Ring, With},
         routes::{self, Table},
     },
     base::{
@@ -26,12 +27,15 @@ use crate::{
         signals::{Signals, Told},
         tasks::{TaskError, Tasks},
     },
+    cluster::{Address, Cluster, LookupError},
     config::{Loaded, Settings, own_address},
     cp::{self, Applied},
+    distro::{Distro, exchange::Exchange},
     health::{
         empty,
         sweep::{SweepStats, Sweeper},
     },
+    membership::{self, Membership},
     model::{Registry, change::Changes},
     observe::{
         Meters,
@@ -104,6 +108,8 @@ enum StartError {
     Push(io::Error),
     #[error("signals can't be received: {0}")]
     Signals(io::Error),
+    #[error("{0}")]
+    Members(#[from] LookupError),
 }
 
 fn shown(address: Option<IpAddr>, port: u16) -> String {
@@ -138,15 +144,19 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     let clock = Clock::system();
     let doors = Doors::open(&settings, &clock)?;
     let changes = Arc::new(Changes::default());
+    let membership = find_members(&settings, &doors, &clock, &mut signals).await?;
+    let registry = Registry::new(Arc::clone(&changes), (&settings.naming).into());
+    registry.set_expires(settings.naming.expire_instance);
     let applied = Applied {
-        registry: Arc::new(Registry::new(Arc::clone(&changes), (&settings.naming).into())),
+        registry: Arc::new(membership.share(registry, clock.reading())),
         switches: Arc::default(),
         namespaces: Arc::default(),
         clock,
     };
     // The last that can fail, so that a store that was opened is always closed.
     let cp = open_store(&settings, &applied, &mut signals).await?;
-    let running = start(&settings, logs, doors, applied, changes, cp);
+    let cp = if membership.has_members() { cp.among_members() } else { cp };
+    let running = start(&settings, logs, doors, membership, applied, changes, cp);
     Ok(running.until_told(async || signals.next().await).await?)
 }
 
@@ -179,6 +189,23 @@ impl Doors {
     }
 }
 
+/// Finds the members beside the signals: an address server may let it wait.
+async fn find_members(
+    settings: &Arc<Settings>,
+    doors: &Doors,
+    clock: &Clock,
+    signals: &mut Signals,
+) -> Result<Membership, ServeError> {
+    let own = Address::new(&format!("{}:{}", doors.host, doors.port));
+    tokio::select! {
+        found = Membership::find(settings, own, clock) => Ok(found.map_err(StartError::Members)?),
+        told = signals.next() => {
+            tracing::warn!(signal = told.name(), "told to stop before the members were known");
+            Err(EndError::Told(told).into())
+        }
+    }
+}
+
 /// Opens the store beside the signals: after a crash it may have to be checked for minutes.
 async fn open_store(
     settings: &Settings,
@@ -204,6 +231,7 @@ fn start(
     settings: &Arc<Settings>,
     logs: Arc<Logs>,
     doors: Doors,
+    membership: Membership,
     applied: Applied,
     changes: Arc<Changes>,
     cp: cp::Handle,
@@ -211,19 +239,22 @@ fn start(
     let Doors { listener, port, host, packets, node } = doors;
     let stopped = CancellationToken::new();
     let mut tasks = Tasks::new(stopped.clone());
-    let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, &changes, settings);
+    let exchange = membership.protocol(&applied.registry, &applied.clock, settings, node.boot);
+    let distro = exchange.as_ref().map(|exchange| exchange.distro.clone());
+    let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, &changes, &distro, settings);
     let push = Push::new(&settings.push);
     let pushing = push::Sender {
         push: push.clone(),
         clock: applied.clock.clone(),
         registry: Arc::clone(&applied.registry),
-        changes,
+        changes: Arc::clone(&changes),
         switches: Arc::clone(&applied.switches),
         socket: packets,
     };
     tasks.spawn("push sender", pushing.run(stopped.clone()));
     let meters = Meters::new(routes::labels());
     let services = applied.registry.len();
+    let own = membership.cluster.view().own.clone();
     let api = Arc::new(Api {
         node,
         clock: applied.clock,
@@ -232,7 +263,11 @@ fn start(
         namespaces: applied.namespaces,
         cp: cp.clone(),
         push,
-        own_address: format!("{host}:{port}").into(),
+        peers: membership.peers.clone(),
+        cluster: membership.cluster.clone(),
+        doorkeeper: membership.doorkeeper.clone(),
+        distro,
+        own_address: own.as_str().into(),
         settings: Arc::clone(settings),
         sight: Sight { meters, sweeps, logs, stopped: stopped.clone(), started: SystemTime::now() },
     });
@@ -242,8 +277,14 @@ fn start(
         body_timeout: settings.http.body_timeout,
         max_collecting_bytes: settings.http.max_collecting_bytes,
     };
+    let ring = exchange
+        .as_ref()
+        .map(|exchange| membership::ring(&membership, exchange, &api.clock) as Arc<dyn Ring>);
+    let forwarder = stack::forwarder(&api, Ownership::new(ring, With::of(&api)));
+    let leaving = exchange.clone().map(|exchange| (exchange, membership.cluster.clone()));
+    membership::spawn(membership, exchange.as_ref(), &forwarder, &changes, &mut tasks, &stopped);
     let server = Server {
-        service: stack::v1::<Incoming>(api, limits),
+        service: stack::v1::<Incoming>(api, limits, forwarder),
         table: Arc::new(Table::new(context_path).with_prometheus(settings.server.prometheus_endpoint)),
         settings: settings.http.clone(),
         connections: &meters.connections,
@@ -259,7 +300,8 @@ fn start(
     if let Err(error) = writeln!(io::stdout(), "ready http://{host}:{port}{context_path}") {
         tracing::warn!(%error, "the ready line can't be written to stdout");
     }
-    Running { tasks, stopped, cp, longest_stop: settings.stop_grace + AFTER_REQUESTS }
+    let drain_timeout = settings.drain_timeout;
+    Running { tasks, stopped, cp, leaving, drain_timeout, longest_stop: settings.stop_grace + AFTER_REQUESTS }
 }
 
 /// What runs until the process ends.
@@ -267,6 +309,9 @@ struct Running {
     tasks: Tasks,
     stopped: CancellationToken,
     cp: cp::Handle,
+    /// The members to be left in order.
+    leaving: Option<(Exchange, Cluster)>,
+    drain_timeout: Duration,
     longest_stop: Duration,
 }
 
@@ -283,6 +328,9 @@ impl Running {
                 Some(error)
             }
         };
+        if failure.is_none() {
+            self.leave(&mut told).await?;
+        }
         self.stopped.cancel();
         tokio::select! {
             stopped = self.stop() => stopped?,
@@ -292,6 +340,18 @@ impl Running {
             }
         }
         failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Leaves the members in order, where there are any; told again it ends at once.
+    async fn leave(&self, told: &mut impl AsyncFnMut() -> Told) -> Result<(), EndError> {
+        let Some((exchange, cluster)) = &self.leaving else { return Ok(()) };
+        tokio::select! {
+            () = membership::leave(exchange, cluster, self.drain_timeout) => Ok(()),
+            told = told() => {
+                tracing::error!(signal = told.name(), "told again while leaving: ending at once");
+                Err(EndError::Told(told))
+            }
+        }
     }
 
     /// Waits for the tasks, the server and with it the requests under way among them, then closes the store.
@@ -341,6 +401,7 @@ fn spawn_health(
     applied: &Applied,
     cp: &cp::Handle,
     changes: &Arc<Changes>,
+    distro: &Option<Distro>,
     settings: &Settings,
 ) -> Arc<SweepStats> {
     let stats = Arc::<SweepStats>::default();
@@ -350,6 +411,7 @@ fn spawn_health(
         registry: Arc::clone(&registry),
         changes: Arc::clone(changes),
         switches: Arc::clone(&applied.switches),
+        distro: distro.clone(),
         may_remove: settings.naming.expire_instance,
         stats: Arc::clone(&stats),
     };
@@ -386,7 +448,7 @@ mod tests {
         let stopped = CancellationToken::new();
         let mut tasks = Tasks::new(stopped.clone());
         tasks.spawn("sweeper", async { panic!("no beat") });
-        (Running { tasks, stopped, cp, longest_stop }, folder)
+        (Running { tasks, stopped, cp, leaving: None, drain_timeout: longest_stop, longest_stop }, folder)
     }
 
     fn store<F: FnOnce() + Send + 'static>(

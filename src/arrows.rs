@@ -11,15 +11,15 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("cluster", &[]),
     ("distro", &["model", "cluster"]),
     ("cp", &["model"]),
-    ("health", &["model", "cp"]),
+    ("health", &["model", "cp", "distro"]),
     ("push", &["model"]),
-    ("api", &["model", "distro", "cp", "health", "push", "observe"]),
+    ("api", &["model", "cluster", "distro", "cp", "health", "push", "observe"]),
     ("stack", &["api", "observe"]),
     ("server", &["api", "observe"]),
 ];
 
 /// Modules that wire the others.
-const WIRING: [&str; 4] = ["app", "cli", "main", "lib"];
+const WIRING: [&str; 5] = ["app", "membership", "cli", "main", "lib"];
 
 #[test]
 fn modules_use_what_their_arrows_say_and_nothing_else() {

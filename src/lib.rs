@@ -20,6 +20,8 @@ pub mod cp;
 pub mod distro;
 // Who is alive.
 pub mod health;
+// Wires what a node with members has beside one that serves alone.
+pub mod membership;
 // The naming model.
 pub mod model;
 // What a person sees of the running server.

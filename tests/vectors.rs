@@ -52,7 +52,7 @@ fn names_hash_as_in_java_and_fall_to_the_member_that_the_real_server_names() {
 fn seen_by_the_first<T>(members: &[String], mapping: Mapping, look: impl FnOnce(&View) -> T) -> T {
     let mut addresses = members.iter().map(|text| Address::new(text));
     let own = addresses.next().unwrap();
-    let peer = |address| Peer { address, state: MemberState::Up, nacre: Some(1), starting: false };
+    let peer = |address| Peer { nacre: Some(1), ..Peer::new(address, MemberState::Up) };
     look(&View::new(own, Standing::Serving, addresses.map(peer).collect(), mapping))
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::{Response, request::Parts};
+use http::{HeaderValue, Method, Response, header, request::Parts};
 
 use crate::V1Body;
 
@@ -23,6 +23,17 @@ pub struct Call<F> {
     pub facts: F,
 }
 
+/// Whether the body of a request with this head is a form whose fields count as parameters.
+#[must_use]
+pub fn carries_form(head: &Parts) -> bool {
+    if head.method == Method::GET || head.method == Method::HEAD {
+        return false;
+    }
+    let media_type = head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let media_type = media_type.split(|&byte| byte == b';').next().unwrap_or_default();
+    media_type.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+}
+
 /// What the layers must know of a route; found from the head of a request alone.
 pub trait Facts: Copy + Send + 'static {
     /// The answer carries the headers of the reference's controllers (`Vary`, `Content-Security-Policy`, CORS).
@@ -35,4 +46,7 @@ pub trait Facts: Copy + Send + 'static {
 
     /// The endpoint reads the body.
     fn reads_body(&self) -> bool;
+
+    /// The owner of the service that the request is about must do it: another node passes it on.
+    fn is_forwarded(&self) -> bool;
 }

@@ -20,7 +20,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, Ready, ready};
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use tower_layer::Layer;
@@ -39,6 +39,19 @@ pub struct Limits {
     pub max_collecting_bytes: usize,
 }
 
+/// Lets some callers bring larger bodies, known before anything is read.
+pub trait Allowance<F>: Clone {
+    /// Bytes that the body of this request may have; `usual` is what it may have of anybody.
+    fn max_body_bytes(&self, head: &Parts, peer: SocketAddr, facts: F, usual: usize) -> usize;
+}
+
+/// Nobody may bring more than others.
+impl<F> Allowance<F> for () {
+    fn max_body_bytes(&self, _: &Parts, _: SocketAddr, _: F, usual: usize) -> usize {
+        usual
+    }
+}
+
 /// A request whose route has been looked up and whose body hasn't been read.
 #[derive(Debug)]
 pub struct Routed<F, B> {
@@ -52,32 +65,35 @@ pub struct Routed<F, B> {
 
 /// Adds [`Collect`] to a stack; what it makes counts its bodies together.
 #[derive(Clone, Debug)]
-pub struct CollectLayer {
+pub struct CollectLayer<A> {
     limits: Limits,
+    allowance: A,
     collecting: Arc<AtomicUsize>,
 }
 
-impl CollectLayer {
-    /// Reads bodies within `limits`.
+impl<A> CollectLayer<A> {
+    /// Reads bodies within `limits`, and larger ones of whom `allowance` lets.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
-        Self { limits, collecting: Arc::default() }
+    pub fn new(limits: Limits, allowance: A) -> Self {
+        Self { limits, allowance, collecting: Arc::default() }
     }
 }
 
-impl<S> Layer<S> for CollectLayer {
-    type Service = Collect<S>;
+impl<S, A: Clone> Layer<S> for CollectLayer<A> {
+    type Service = Collect<S, A>;
 
-    fn layer(&self, inner: S) -> Collect<S> {
-        Collect { inner, limits: self.limits, collecting: Arc::clone(&self.collecting) }
+    fn layer(&self, inner: S) -> Collect<S, A> {
+        let collecting = Arc::clone(&self.collecting);
+        Collect { inner, limits: self.limits, allowance: self.allowance.clone(), collecting }
     }
 }
 
 /// Turns a [`Routed`] request into a [`Call`].
 #[derive(Clone, Debug)]
-pub struct Collect<S> {
+pub struct Collect<S, A> {
     inner: S,
     limits: Limits,
+    allowance: A,
     collecting: Arc<AtomicUsize>,
 }
 
@@ -107,8 +123,9 @@ impl Drop for Share {
 
 type Boxed = Pin<Box<dyn Future<Output = Result<V1Response, Infallible>> + Send>>;
 
-impl<S, F, B> Service<Routed<F, B>> for Collect<S>
+impl<S, A, F, B> Service<Routed<F, B>> for Collect<S, A>
 where
+    A: Allowance<F>,
     S: Service<Call<F>, Response = V1Response, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
     F: Facts,
@@ -131,6 +148,7 @@ where
             return Either::Left(self.inner.call(Call { head, body: Bytes::new(), peer, facts }));
         }
         let Limits { max_body_bytes, body_timeout, max_collecting_bytes } = self.limits;
+        let max_body_bytes = self.allowance.max_body_bytes(&head, peer, facts, max_body_bytes);
         if body.size_hint().lower() > max_body_bytes as u64 {
             return Either::Right(Either::Right(ready(Ok(refusal(Refused::TooLarge(max_body_bytes))))));
         }
@@ -231,6 +249,9 @@ mod tests {
         fn reads_body(&self) -> bool {
             self.0
         }
+        fn is_forwarded(&self) -> bool {
+            false
+        }
     }
 
     /// Sends `body` through a layer with a limit of 8 bytes to a service that sends it back.
@@ -244,7 +265,7 @@ mod tests {
             Limits { max_body_bytes: 8, body_timeout: Duration::from_secs(3), max_collecting_bytes: 8 };
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let routed = Routed { request: Request::new(body), peer, facts: Reads(reads) };
-        let response = CollectLayer::new(limits).layer(echo).oneshot(routed).await.unwrap();
+        let response = CollectLayer::new(limits, ()).layer(echo).oneshot(routed).await.unwrap();
         (response.status().as_u16(), response.body().bytes().clone())
     }
 
@@ -273,6 +294,32 @@ mod tests {
         assert_eq!(send(frames(&["12345", "678"]), true).await.0, 200);
     }
 
+    /// Lets callers from port 2 bring 12 bytes.
+    #[derive(Clone)]
+    struct More;
+
+    impl Allowance<Reads> for More {
+        fn max_body_bytes(&self, _: &Parts, peer: SocketAddr, _: Reads, usual: usize) -> usize {
+            if peer.port() == 2 { 12 } else { usual }
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_let_brings_more() {
+        let echo = service_fn(async |call: Call<Reads>| Ok(Response::new(V1Body::sized(call.body))));
+        let limits =
+            Limits { max_body_bytes: 8, body_timeout: Duration::from_secs(3), max_collecting_bytes: 20 };
+        let layer = CollectLayer::new(limits, More);
+        for (port, body, status) in
+            [(1, "123456789", 413), (2, "123456789", 200), (2, "1234567890abc", 413), (1, "12345678", 200)]
+        {
+            let peer = SocketAddr::from(([127, 0, 0, 1], port));
+            let routed = Routed { request: Request::new(Full::from(body)), peer, facts: Reads(true) };
+            let response = layer.layer(echo).oneshot(routed).await.unwrap();
+            assert_eq!(response.status(), status, "{port} {body}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_comes_is_408() {
         let never = http_body_util::StreamBody::new(futures_util::stream::pending::<
@@ -296,7 +343,7 @@ mod tests {
         });
         let limits =
             Limits { max_body_bytes: 8, body_timeout: Duration::from_secs(3), max_collecting_bytes: 8 };
-        let stack = CollectLayer::new(limits).layer(held);
+        let stack = CollectLayer::new(limits, ()).layer(held);
         let send = |text: &'static str| {
             let (body, peer) = (Full::new(Bytes::from(text)), SocketAddr::from(([127, 0, 0, 1], 1)));
             stack.clone().oneshot(Routed { request: Request::new(body), peer, facts: Reads(true) })

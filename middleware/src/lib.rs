@@ -6,13 +6,22 @@
 
 pub mod access_log;
 mod body;
+pub mod breaker;
 mod call;
 pub mod collect;
+pub mod distro_filter;
 pub mod envelope;
+pub mod forward;
+pub mod forwarder;
+pub mod lateness;
+pub mod loop_guard;
+pub mod outgoing;
+mod peers;
 pub mod record;
+pub mod refusal;
 mod stack;
 pub mod traffic_revise;
 
 pub use body::V1Body;
-pub use call::{Call, Facts, V1Response};
+pub use call::{Call, Facts, V1Response, carries_form};
 pub use stack::stack;

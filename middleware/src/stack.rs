@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
+use http::Response;
 use http_body::Body;
 use tower::ServiceBuilder;
 use tower_service::Service;
@@ -10,32 +11,50 @@ use tower_service::Service;
 use crate::{
     Call, Facts, V1Response,
     access_log::AccessLogLayer,
-    collect::{CollectLayer, Limits, Routed},
+    collect::{Allowance, CollectLayer, Limits, Routed},
+    distro_filter::DistroFilterLayer,
     envelope::EnvelopeLayer,
+    forward::ForwardLayer,
+    forwarder::{Fault, Forwarder, Members, Writes},
+    loop_guard::{Guard, LoopGuardLayer},
+    outgoing::Outgoing,
     record::{RecordLayer, Recorder},
     traffic_revise::{Traffic, TrafficReviseLayer},
 };
 
 /// What happens to a request, outermost first. Change the order only with the order test, `tests/order.rs`.
-pub fn stack<F, B, R, T, S>(
+pub fn stack<F, B, R, A, T, M, C, S>(
     access_log: bool,
     recorder: R,
     limits: Limits,
+    allowance: A,
     traffic: T,
+    forwarder: Forwarder<M, C>,
     endpoints: S,
 ) -> impl Service<Routed<F, B>, Response = V1Response, Error = Infallible, Future: Send> + Clone
 where
-    F: Facts,
+    F: Facts + Sync,
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     R: Recorder<F> + Send,
+    A: Allowance<F> + Send,
     T: Traffic<F> + Send + 'static,
+    M: Members + Writes<F> + Guard<F>,
+    C: Service<Outgoing, Response = Response<Bytes>, Error = Fault, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
     S: Service<Call<F>, Response = V1Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
 {
+    let members = forwarder.members().clone();
     ServiceBuilder::new()
         .option_layer(access_log.then_some(AccessLogLayer)) // a line per answer
         .layer(RecordLayer::new(recorder)) // counts answers, refusals of inner layers included
-        .layer(CollectLayer::new(limits)) // whole body in memory, capped; from here on a Call
+        .layer(CollectLayer::new(limits, allowance)) // whole body in memory, capped; from here on a Call
         .layer(EnvelopeLayer) // dresses whatever is answered below; refuses preflights
         .layer(TrafficReviseLayer::new(traffic)) // what the switches shut: limited addresses, a node that isn't up
+        .layer(DistroFilterLayer::new(members.clone())) // whose the write is; refuses what is nobody's
+        .layer(LoopGuardLayer::new(members)) // what members would pass to each other for ever
+        .layer(ForwardLayer::new(forwarder)) // to the owner; what is ours, or becomes ours, goes on
         .service(endpoints)
 }

@@ -11,13 +11,20 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, request::Parts};
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request::Parts};
 use http_body_util::Full;
 use nacre_middleware::{
     Call, Facts, V1Body, V1Response,
+    breaker::Bounds,
     collect::{Limits, Routed},
+    distro_filter::{Owner, Ownership, Standstill, Target},
     envelope::Bare,
+    forwarder::{Fault, Forwarder, Members, Note, StandIn, Writes},
+    loop_guard::{Guard, Refused},
+    outgoing::{Outgoing, Own, Parameters},
     record::Recorder,
+    refusal::State,
     stack,
     traffic_revise::Traffic,
 };
@@ -35,6 +42,9 @@ impl Facts for Entry {
         true
     }
     fn reads_body(&self) -> bool {
+        true
+    }
+    fn is_forwarded(&self) -> bool {
         true
     }
 }
@@ -67,11 +77,76 @@ impl Traffic<Entry> for Gate {
     }
 }
 
+/// A member of a cluster in which a request says whose it is.
+#[derive(Clone)]
+struct Member;
+
+impl Ownership<Entry> for Member {
+    fn owner(&self, call: &Call<Entry>) -> Owner {
+        match call.head.headers.get("x-owner").map(HeaderValue::as_bytes) {
+            None => Owner::Here,
+            Some(b"") => Owner::Nobody(Standstill { state: State::Ownerless, text: "nobody's" }),
+            Some(address) => Owner::Peer(Target {
+                address: std::str::from_utf8(address).unwrap().into(),
+                is_nacre: true,
+                all_nacre: true,
+            }),
+        }
+    }
+}
+
+impl Parameters<Entry> for Member {
+    fn parameters(&self, _: &Call<Entry>, _: &mut dyn FnMut(&str, &str)) {}
+}
+
+impl Writes<Entry> for Member {
+    fn is_believed(&self, _: &Call<Entry>) -> bool {
+        false
+    }
+    fn prepare(&self, _: &Call<Entry>) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+    fn stand_in(&self, _: &Call<Entry>, _: StandIn) -> Option<Box<dyn FnOnce() + Send>> {
+        None
+    }
+}
+
+impl Members for Member {
+    fn is_listed(&self, _: &str) -> bool {
+        true
+    }
+    fn refused(&self, _: &str) {}
+    fn answers(&self, _: &str) {}
+    fn now_ms(&self) -> u64 {
+        0
+    }
+    fn note(&self, _: Note<'_>) {}
+}
+
+impl Guard<Entry> for Member {
+    fn is_peer(&self, _: &Call<Entry>) -> bool {
+        false
+    }
+    fn now_ms(&self) -> u64 {
+        0
+    }
+    fn error_document(&self, _: &Call<Entry>, status: StatusCode, message: &str) -> V1Response {
+        let mut response = Response::new(V1Body::sized(message.to_owned()));
+        *response.status_mut() = status;
+        response.extensions_mut().insert(Bare);
+        response
+    }
+    fn note_refusal(&self, _: &Call<Entry>, _: Refused) {}
+}
+
 const LARGE: &str = "123456789";
 const ORIGIN: (&str, &str) = ("origin", "http://a.example");
 const PREFLIGHT: (&str, &str) = ("access-control-request-method", "POST");
 const SHUT: (&str, &str) = ("x-shut", "");
 const DOWN: (&str, &str) = ("x-down", "");
+const THEIRS: (&str, &str) = ("x-owner", "10.0.0.2:8848");
+const NOBODYS: (&str, &str) = ("x-owner", "");
+const SERVER: (&str, &str) = ("user-agent", "Nacos-Server:1.4.8");
 
 /// What was seen of a request.
 struct Seen {
@@ -80,6 +155,7 @@ struct Seen {
     /// Statuses that the recorder was told.
     counted: Vec<u16>,
     reached_endpoint: bool,
+    reached_peer: bool,
 }
 
 impl Seen {
@@ -102,12 +178,21 @@ async fn send(method: &str, headers: &[(&str, &str)], body: &'static str) -> See
 
 async fn send_to(access_log: bool, method: &str, headers: &[(&str, &str)], body: &'static str) -> Seen {
     let ((recorder, counted), (calls, called)) = (mpsc::channel(), mpsc::channel());
+    let (forwards, forwarded) = mpsc::channel();
+    let client = service_fn(move |_: Outgoing| {
+        forwards.send(()).unwrap();
+        async { Ok::<_, Fault>(Response::new(Bytes::from_static(b"ok of the owner"))) }
+    });
+    let own =
+        Own { address: HeaderValue::from_static("10.0.0.1:8848"), process: 1, headers: HeaderMap::new() };
+    let (timeout, suspect_after) = (Duration::from_secs(2), Duration::from_millis(30));
+    let forwarder = Forwarder::new(Member, client, own, Bounds { max_in_flight: 8, timeout, suspect_after });
     let endpoint = service_fn(move |_: Call<Entry>| {
         calls.send(()).unwrap();
         async { Ok::<_, Infallible>(Response::new(V1Body::sized("ok"))) }
     });
     let limits = Limits { max_body_bytes: 8, body_timeout: Duration::from_secs(3), max_collecting_bytes: 80 };
-    let stack = stack(access_log, Counted(recorder), limits, Gate, endpoint);
+    let stack = stack(access_log, Counted(recorder), limits, (), Gate, forwarder, endpoint);
     let mut request = Request::builder().method(method).uri("/nacos/v1/ns/instance").header("host", "b");
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -122,6 +207,7 @@ async fn send_to(access_log: bool, method: &str, headers: &[(&str, &str)], body:
         headers: head.headers,
         counted: all(counted),
         reached_endpoint: called.try_recv().is_ok(),
+        reached_peer: forwarded.try_recv().is_ok(),
     }
 }
 
@@ -162,6 +248,52 @@ async fn what_is_shut_reaches_no_endpoint_and_is_dressed_unless_it_says_no() {
         assert_eq!((seen.is_dressed(), seen.allows_origin()), (dressed, dressed));
         assert_eq!(seen.closes(), status == 503);
         assert_eq!(seen.counted, [status]);
+    }
+}
+
+#[tokio::test]
+async fn a_write_of_a_peers_is_dressed_here_and_reaches_no_endpoint() {
+    let seen = send("POST", &[ORIGIN, THEIRS], "a=1").await;
+    assert_eq!((seen.status, seen.reached_endpoint, seen.reached_peer), (200, false, true));
+    assert!(seen.is_dressed() && seen.allows_origin() && !seen.closes());
+    assert_eq!(seen.counted, [200]);
+}
+
+#[tokio::test]
+async fn what_nobody_owns_is_refused_before_a_loop_is_looked_for() {
+    for headers in [&[NOBODYS][..], &[NOBODYS, SERVER]] {
+        let seen = send("POST", headers, "a=1").await;
+        assert_eq!((seen.status, seen.reached_endpoint, seen.reached_peer), (503, false, false));
+        assert!(seen.is_dressed() && seen.closes());
+        assert_eq!(seen.headers["x-nacre-state"], "ownerless");
+        assert_eq!(seen.counted, [503]);
+    }
+}
+
+#[tokio::test]
+async fn a_loop_is_refused_before_anything_is_sent_and_bare() {
+    let seen = send("POST", &[THEIRS, SERVER], "a=1").await;
+    assert_eq!((seen.status, seen.reached_endpoint, seen.reached_peer), (400, false, false));
+    assert!(!seen.is_dressed() && seen.closes());
+    let ours = send("POST", &[SERVER], "a=1").await;
+    assert_eq!((ours.status, ours.reached_endpoint), (200, true));
+}
+
+#[tokio::test]
+async fn a_large_body_a_preflight_and_what_is_shut_are_refused_whosever_they_are() {
+    for whose in [&[][..], &[THEIRS], &[NOBODYS], &[THEIRS, SERVER]] {
+        let with = |more: &[(&'static str, &'static str)]| [whose, more].concat();
+        for (headers, body, status) in [
+            (with(&[]), LARGE, 413),
+            (with(&[ORIGIN, PREFLIGHT]), "", 403),
+            (with(&[SHUT]), "a=1", 429),
+            (with(&[DOWN]), "a=1", 503),
+        ] {
+            let method = if status == 403 { "OPTIONS" } else { "POST" };
+            let seen = send(method, &headers, body).await;
+            assert_eq!((seen.status, seen.reached_endpoint, seen.reached_peer), (status, false, false));
+            assert!(!seen.headers.contains_key("x-nacre-state"), "{headers:?}");
+        }
     }
 }
 

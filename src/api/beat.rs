@@ -4,16 +4,23 @@
 //! instance controller; compat files `beat`, `beat-timing`.
 
 use super::{
-    Api, Named, V1Call,
+    Api, Named, V1Call, instance, legacy,
     params::{self, Params},
     reply::{Refusal, Reply},
     routes::Outcome,
 };
 use crate::{
     health::beat::Beat,
-    model::{InstanceKey, instance::own_beat_interval_ms, name::DEFAULT_CLUSTER, service::Beaten},
+    model::{
+        InstanceKey, Registry, ServiceKey, instance::own_beat_interval_ms, name::DEFAULT_CLUSTER,
+        service::Beaten,
+    },
     observe::beats::Effect,
 };
+
+/// The entries that take beats, as the route table has them.
+const BEAT: &str = "/v1/ns/instance/beat";
+const CLIENT_BEAT: &str = "/v1/ns/api/clientBeat";
 
 /// PUT beat: renews an instance, or makes it from the beat's own description.
 pub fn beat(api: &Api, call: &V1Call) -> Outcome {
@@ -29,11 +36,9 @@ pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Ref
     let cluster = params.optional("clusterName");
     let port = params.optional("port").map_or(Ok(0), |port| params::integer(&port))?;
     let named = named?;
-    let of_body = body.as_ref().and_then(Beat::cluster);
-    let cluster = of_body.or(cluster.as_deref()).unwrap_or(DEFAULT_CLUSTER);
     let ip = params.optional("ip").unwrap_or_default();
-    let (ip, port) = body.as_ref().map_or((&*ip, port), |body| (&*body.ip, body.port));
-    let (key, now) = (InstanceKey { ip, port, cluster }, api.clock.now());
+    let key = key(body.as_ref(), &ip, port, cluster.as_deref());
+    let (cluster, now) = (key.cluster, api.clock.now());
     let service = api.registry.get(named.place());
     match (service.as_ref().map_or(Beaten::Unknown, |service| service.beat(&key, now)), service, &body) {
         (Beaten::Ephemeral(instance), Some(service), _) => {
@@ -49,6 +54,33 @@ pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Ref
         (Beaten::Unknown, _, Some(body)) if body.makes_an_instance() => make(api, &named, body, cluster),
         _ => Ok(unknown(api)),
     }
+}
+
+/// The service of a beat whose instance isn't known here; nothing where it is known, or the beat is wrong.
+pub(super) fn unknown_here(registry: &Registry, call: &V1Call) -> Option<ServiceKey> {
+    let params = Params::of(call);
+    let named = match call.facts.path {
+        BEAT => Named::read(&params),
+        CLIENT_BEAT => legacy::named(&params),
+        _ => return None,
+    };
+    let named = named.ok()?;
+    let text = params.optional("beat");
+    let body = text.as_deref().map(Beat::read).transpose().ok()?.flatten();
+    let cluster = params.optional("clusterName");
+    let port = params.optional("port").map_or(Ok(0), |port| params::integer(&port)).ok()?;
+    let ip = params.optional("ip").unwrap_or_default();
+    let key = key(body.as_ref(), &ip, port, cluster.as_deref());
+    let service = registry.get(named.place());
+    let known = service.is_some_and(|service| instance::find(&service.state(), &key).is_some());
+    (!known).then(|| named.place().to_key())
+}
+
+/// Which instance a beat is of: what its description says goes before the parameters.
+fn key<'a>(body: Option<&'a Beat<'_>>, ip: &'a str, port: i32, cluster: Option<&'a str>) -> InstanceKey<'a> {
+    let cluster = body.and_then(Beat::cluster).or(cluster).unwrap_or(DEFAULT_CLUSTER);
+    let (ip, port) = body.map_or((ip, port), |body| (&*body.ip, body.port));
+    InstanceKey { ip, port, cluster }
 }
 
 /// Registers the instance that a beat describes.

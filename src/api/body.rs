@@ -12,6 +12,15 @@ use super::{V1Call, reply::Refusal};
 /// # Errors
 /// 500 where the media type isn't `application/json`, or the body is absent, `null` or not of this form.
 pub fn json<'a, T: Deserialize<'a>>(call: &'a V1Call) -> Result<T, Refusal> {
+    check_json(call)?;
+    any_json(call)
+}
+
+/// Refuses a request that doesn't say that its body is JSON.
+///
+/// # Errors
+/// 500.
+pub fn check_json(call: &V1Call) -> Result<(), Refusal> {
     let media_type =
         call.head.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let essence = media_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
@@ -19,7 +28,7 @@ pub fn json<'a, T: Deserialize<'a>>(call: &'a V1Call) -> Result<T, Refusal> {
         let media_type = String::from_utf8_lossy(media_type);
         return Err(Refusal::failed(format_args!("Content type '{media_type}' not supported")));
     }
-    any_json(call)
+    Ok(())
 }
 
 /// Reads a JSON body whatever its media type.

@@ -6,17 +6,29 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderValue};
 
-use crate::config::Network;
+use super::{Api, V1Call};
+use crate::cluster::Standing;
 
-/// The address of the client: of the connection's peer, or, where that is one of the `trusted`, what it says.
+/// The address of the client of a call; members of the cluster and those that the settings name are believed.
+#[must_use]
+pub fn caller_of(api: &Api, call: &V1Call) -> IpAddr {
+    let networks = &api.settings.http.trusted_forwarders;
+    caller(&call.head.headers, call.peer.ip(), |address| {
+        networks.iter().any(|network| network.contains(address)) || {
+            let view = api.cluster.view_guard();
+            view.standing != Standing::Alone && api.doorkeeper.knows(&view, address)
+        }
+    })
+}
+
+/// The address of the client: of the connection's peer, or, where that is trusted, what it says.
 ///
 /// `X-Forwarded-For` is read from its end, as each proxy appends who called it: the first address that isn't trusted
 /// is the caller. Where there is none, `X-Real-IP` counts. What isn't an address ends the reading.
-#[must_use]
-pub fn caller(headers: &HeaderMap, peer: IpAddr, trusted: &[Network]) -> IpAddr {
+fn caller(headers: &HeaderMap, peer: IpAddr, is_trusted: impl Fn(IpAddr) -> bool) -> IpAddr {
     let peer = peer.to_canonical();
-    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
-    if !is_trusted(peer) {
+    let says_something = || headers.contains_key("x-forwarded-for") || headers.contains_key("x-real-ip");
+    if !says_something() || !is_trusted(peer) {
         return peer;
     }
     let forwarded = headers.get_all("x-forwarded-for");
@@ -52,7 +64,7 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::config::{Sources, load};
+    use crate::config::{Network, Sources, load};
 
     fn trusted() -> Vec<Network> {
         let set = vec!["nacre.forwarded.trust=10.0.0.0/8,fd00::/8".to_string()];
@@ -66,7 +78,9 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        caller(&map, peer.parse().unwrap(), &trusted()).to_string()
+        let trusted = trusted();
+        let is_trusted = |address| trusted.iter().any(|network| network.contains(address));
+        caller(&map, peer.parse().unwrap(), is_trusted).to_string()
     }
 
     #[test]

@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use super::{
     Api, V1Call,
-    node::NACOS_VERSION,
     params::Params,
     reply::{Refusal, Reply},
     routes::{Outcome, Pending},
 };
 use crate::{
+    cluster::member::VERSION,
     cp::{Change, Scope},
     model::{
         name::DEFAULT_NAMESPACE,
@@ -185,11 +185,7 @@ struct ServerState {
 
 /// GET server/state.
 pub fn server_state(_: &Api, _: &V1Call) -> Outcome {
-    Ok(Reply::json(&ServerState {
-        version: NACOS_VERSION,
-        standalone_mode: "standalone",
-        function_mode: None,
-    }))
+    Ok(Reply::json(&ServerState { version: VERSION, standalone_mode: "standalone", function_mode: None }))
 }
 
 /// GET health/liveness and health/readiness: whoever can ask finds a server that has loaded everything.

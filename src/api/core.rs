@@ -1,11 +1,33 @@
-//! `/v1/core`: the members, of whom a node that serves alone is the only one, and what operators ask of the core.
+//! `/v1/core`: the members, and what operators ask of the core.
 //!
-//! Source: Nacos 1.4.8 core module, cluster and ops controllers; compat files `core-cluster`, `core-ops`.
+//! Source: Nacos 1.4.8 core module, cluster and ops controllers; compat files `core-cluster`, `core-ops`. Ours: reports
+//! are answered 404 while the node can't serve, which changes nothing at a peer.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use std::collections::BTreeSet;
 
-use super::{Api, V1Call, body, node::Member, params::Params, reply::Reply, routes::Outcome};
+use futures_util::future::join_all;
+use http::{HeaderValue, StatusCode};
+use nacre_middleware::{V1Body, V1Response};
+use serde::Serialize;
+use serde_json::{Value, value::RawValue};
+
+use super::{
+    Api, V1Call, body,
+    member::{self, Members},
+    params::Params,
+    peers::is_listed,
+    reply::{self, Refusal, Reply},
+    routes::{Outcome, Pending},
+};
+use crate::{
+    cluster::{
+        Address, Peers, Standing,
+        document::{self, ReportError},
+        member::PROTOCOL,
+        peer::{PEER_HEADER, STATE_HEADER},
+    },
+    config::LookupType,
+};
 
 /// The envelope of the core's answers, fields in wire order.
 #[derive(Serialize)]
@@ -15,8 +37,14 @@ struct RestResult<'a, T> {
     data: Option<T>,
 }
 
+impl<T> RestResult<'_, T> {
+    fn of(data: T) -> Self {
+        Self { code: 200, message: None, data: Some(data) }
+    }
+}
+
 fn success(data: impl Serialize) -> Outcome {
-    Ok(Reply::json(&RestResult { code: 200, message: None, data: Some(data) }))
+    Ok(Reply::json(&RestResult::of(data)))
 }
 
 /// A failure that is told with status 200.
@@ -26,66 +54,122 @@ fn failure(code: u16, message: &str) -> Outcome {
 
 /// GET cluster/self.
 pub fn own_member(api: &Api, _: &V1Call) -> Outcome {
-    success(Member::own(api))
+    success(Members::own(api).documents().next())
 }
 
 /// GET cluster/nodes: the members whose address begins with `keyword`.
 pub fn nodes(api: &Api, call: &V1Call) -> Outcome {
     let params = Params::of(call);
     let keyword = params.get("keyword").filter(|keyword| !keyword.trim().is_empty()).unwrap_or_default();
-    let own = api.own_address.starts_with(keyword).then(|| Member::own(api));
-    success(own.as_slice())
+    let members = Members::of(api);
+    let shown =
+        members.documents().zip(members.addresses()).filter(|(_, address)| address.starts_with(keyword));
+    success(shown.map(|(document, _)| document).collect::<Vec<_>>())
 }
 
 /// GET cluster/simple/nodes.
 pub fn simple_nodes(api: &Api, _: &V1Call) -> Outcome {
-    success([&*api.own_address])
+    success(Members::of(api).addresses().collect::<Vec<_>>())
 }
 
 /// GET cluster/health: the state of this member, which the switches don't touch.
-pub fn health(_: &Api, _: &V1Call) -> Outcome {
-    success("UP")
+pub fn health(api: &Api, _: &V1Call) -> Outcome {
+    success(member::own_state(api.cluster.view_guard().standing))
 }
 
-/// What a member says of itself, as far as it is looked at.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Report {
-    ip: Option<String>,
-    port: Option<i32>,
-    address: Option<String>,
-}
-
-/// POST cluster/report: tells whether the sender is a member; nothing is taken over from it.
+/// POST cluster/report: a member tells that it is there, and is told whether this node has it in its list. What others
+/// say changes nothing.
 pub fn report(api: &Api, call: &V1Call) -> Outcome {
-    let report: Report = body::json(call)?;
-    let blank = |text: &Option<String>| text.as_deref().is_none_or(|text| text.trim().is_empty());
-    let address = report.address.as_deref().unwrap_or_default();
-    if blank(&report.ip) || blank(&report.address) || report.port.is_none_or(|port| port < 0) {
-        return failure(400, "Node information is illegal");
+    let standing = api.cluster.view_guard().standing;
+    if matches!(standing, Standing::Starting | Standing::Comparing | Standing::Removed) {
+        return Ok(Reply::Whole(Box::new(not_ready(standing))));
     }
-    success(if address == &*api.own_address { "true" } else { "false" })
+    let body: &RawValue = body::json(call)?;
+    let mut report = match document::read(body.get().as_bytes()) {
+        Ok(report) => report,
+        Err(error @ ReportError::Illegal) => return failure(400, &error.to_string()),
+        Err(error) => return Err(Refusal::failed(error)),
+    };
+    // The time of the receiver, as in the reference.
+    report.extend_info.insert("lastRefreshTime".to_owned(), api.clock.wall_ms().into());
+    let listed = api.cluster.reported(&report, api.clock.now());
+    let answer = RestResult::of(if listed { "true" } else { "false" });
+    if standing == Standing::Alone {
+        return Ok(Reply::json(&answer));
+    }
+    let mut answer = reply::json_response(&call.head, &answer);
+    answer.headers_mut().insert(PEER_HEADER, HeaderValue::from(PROTOCOL));
+    Ok(Reply::Whole(Box::new(answer)))
 }
 
-/// POST cluster/server/leave: members are removed; there are none to remove.
-pub fn leave(_: &Api, call: &V1Call) -> Outcome {
-    Params::of(call).typed_boolean("notifyOtherMembers")?;
-    let _addresses: Vec<String> = body::json(call)?;
-    success("ok")
+/// A node that isn't ready, or isn't a member any more: a 1.x peer thinks of it as before.
+fn not_ready(standing: Standing) -> V1Response {
+    let media_type = HeaderValue::from_static("text/plain;charset=UTF-8");
+    let text = V1Body::sized("caused: this node takes no reports now;");
+    let mut answer = reply::typed_response(StatusCode::NOT_FOUND, media_type, text);
+    if standing != Standing::Removed {
+        answer.headers_mut().insert(STATE_HEADER, HeaderValue::from_static("starting"));
+        answer.headers_mut().insert(PEER_HEADER, HeaderValue::from(PROTOCOL));
+    }
+    answer
 }
 
-/// POST cluster/switch/lookup: where members are looked up is decided at start.
-pub fn switch_lookup(_: &Api, call: &V1Call) -> Outcome {
-    match Params::of(call).typed("type", "String")? {
-        "file" | "address-server" => failure(
-            500,
-            "The lookup of members is chosen at start (nacos.core.member.lookup.type), not while the server runs",
-        ),
-        other => failure(
-            500,
-            &format!("The addressing mode exists : {other}, just support : [[file, address-server]]"),
-        ),
+/// POST cluster/server/leave: these are no members any more, until the list changes.
+///
+/// With `notifyOtherMembers`, which is the default, all others are told before the answer.
+pub fn leave(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
+    let params = Params::of(call);
+    let notify = params.get("notifyOtherMembers").is_none_or(|text| text.trim().is_empty())
+        || params.typed_boolean("notifyOtherMembers")?;
+    let leaving: Vec<String> = body::json(call)?;
+    let leaving: BTreeSet<Address> = leaving.iter().map(|address| Address::new(address)).collect();
+    let leaving: Vec<Address> = leaving.into_iter().collect();
+    let view = api.cluster.view();
+    for member in leaving.iter().filter(|address| is_listed(&view, address)) {
+        tracing::info!(%member, caller = %call.peer.ip(), "told that a member leaves");
     }
+    api.cluster.drop_members(&leaving);
+    let done = || RestResult::of("ok");
+    let others = view.peers.iter().map(|peer| peer.address.clone());
+    let others: Vec<Address> = others.filter(|address| notify && !leaving.contains(address)).collect();
+    if others.is_empty() {
+        return Ok(Pending::Done(Reply::json(&done())));
+    }
+    let peers = api.peers.clone();
+    Ok(Pending::Later(Box::pin(async move {
+        tell_of_leave(&peers, &others, &leaving).await;
+        Ok(Reply::json(&done()))
+    })))
+}
+
+/// Tells all `others` at once; whoever can't be told finds out by itself.
+async fn tell_of_leave(peers: &Peers, others: &[Address], leaving: &[Address]) {
+    let telling = others.iter().map(async |to| {
+        if let Err(error) = peers.leave(to, leaving, false).await {
+            tracing::info!(%to, %error, "a member could not be told that others leave");
+        }
+    });
+    join_all(telling).await;
+}
+
+/// POST cluster/switch/lookup: the list of members comes from there until the next start.
+pub fn switch_lookup(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
+    let to = match Params::of(call).typed("type", "String")? {
+        "file" => LookupType::File,
+        "address-server" => LookupType::AddressServer,
+        other => {
+            let text =
+                format!("The addressing mode exists : {other}, just support : [[file, address-server]]");
+            return failure(500, &text).map(Pending::Done);
+        }
+    };
+    let cluster = api.cluster.clone();
+    Ok(Pending::Later(Box::pin(async move {
+        match cluster.switch_lookup(to).await {
+            Ok(()) => success(()),
+            Err(error) => failure(500, &error.to_string()),
+        }
+    })))
 }
 
 /// The generators of ids that the reference has; nothing here draws ids from them.

@@ -1,27 +1,29 @@
-//! `/v1/ns/distro`: ephemeral data as peers exchange it, answered by a node that has no peers.
+//! `/v1/ns/distro`: ephemeral data as peers exchange it.
 //!
-//! Only callers from the own host are answered. Source: Nacos 1.4.8 naming module, distro controller; compat files
+//! Source: Nacos 1.4.8 naming module, distro controller; compat files
 //! `distro-data`, `distro-wipe`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use http::{HeaderValue, StatusCode};
-use nacre_middleware::V1Body;
+use nacre_middleware::{V1Body, loop_guard::SOURCE, refusal};
 use serde_json::Value;
 
 use super::{
     Api, V1Call, body,
-    node::check_own_host,
     params::Params,
     reply::{self, Refusal, Reply},
     routes::Outcome,
 };
 use crate::{
     base::json,
+    cluster::{Address, Standing},
     distro::{
+        Distro,
         accept::{AcceptError, accept},
         bodies::{Dialect, Outgoing, ShownData},
         codec::Data,
+        exchange::first_fault,
         key::{self, Key},
     },
     model::{Service, State},
@@ -41,17 +43,47 @@ impl From<AcceptError> for Refusal {
     }
 }
 
-/// PUT datum: replaces ephemeral lists.
+/// The protocol, where there are members and this node has its data.
+///
+/// # Errors
+/// 503 with the state in a header while it hasn't, or is no member any more.
+pub fn at_work(api: &Api) -> Result<Option<&Distro>, Refusal> {
+    let standing = api.cluster.view_guard().standing;
+    match standing {
+        Standing::Alone => Ok(None),
+        Standing::Serving | Standing::Leaving => Ok(api.distro.as_ref()),
+        Standing::Starting | Standing::Comparing => Err(Refusal::standstill(refusal::State::Starting)),
+        Standing::Removed => Err(Refusal::standstill(refusal::State::Removed)),
+    }
+}
+
+/// PUT datum: a member's lists. Without members they replace what is there, as recorded.
 pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
-    check_own_host(call.peer)?;
-    let data: Data<'_> = body::json(call)?;
-    accept(&api.registry, data, api.clock.reading())?;
-    Ok(Reply::OK)
+    let Some(distro) = at_work(api)? else {
+        let data: Data<'_> = body::json(call)?;
+        accept(&api.registry, data, api.clock.reading())?;
+        return Ok(Reply::OK);
+    };
+    body::check_json(call)?;
+    let from = source(call);
+    let outcome = distro
+        .receive(from.as_ref(), &call.body)
+        .map_err(|error| Refusal::failed(format_args!("JSON parse error: {error}")))?;
+    match first_fault(&outcome) {
+        None if outcome.taken.is_empty() => Err(AcceptError::Empty.into()),
+        None => Ok(Reply::OK),
+        // What is good of it counts; the member is told why it isn't all.
+        Some(fault) => Err(Refusal::illegal(fault)),
+    }
+}
+
+/// The Nacre member that sent a call; those of 1.x don't say who they are.
+fn source(call: &V1Call) -> Option<Address> {
+    call.head.headers.get(&SOURCE)?.to_str().ok().map(Address::new)
 }
 
 /// GET datum: the ephemeral lists of the services whose keys the body names; unknown ones are left out.
 pub fn get_datum(api: &Api, call: &V1Call) -> Outcome {
-    check_own_host(call.peer)?;
     let asked: Value = body::any_json(call)?;
     let Some(keys) = asked.get("keys") else { return Err(Refusal::failed("the body names no keys")) };
     let keys = match keys {
@@ -70,7 +102,6 @@ pub fn get_datum(api: &Api, call: &V1Call) -> Outcome {
 
 /// GET datums: all ephemeral lists that aren't empty, and for a Nacre member what is remembered of empty ones.
 pub fn get_datums(api: &Api, call: &V1Call) -> Outcome {
-    check_own_host(call.peer)?;
     let dialect = dialect(api, call);
     let mut data = Vec::new();
     api.registry.for_each(|service| {
@@ -100,14 +131,25 @@ fn octets(api: &Api, data: &[Outgoing], dialect: Dialect) -> Reply {
     Reply::Whole(Box::new(reply::typed_response(StatusCode::OK, media_type, V1Body::sized(json))))
 }
 
-/// PUT checksum: a peer says what it is responsible for; without peers there is nothing to compare or remove.
-pub fn put_checksum(_: &Api, call: &V1Call) -> Outcome {
-    check_own_host(call.peer)?;
-    Params::of(call).typed("source", "String")?;
+/// PUT checksum: a member of 1.x says what it is responsible for. Without members there is nothing to compare.
+pub fn put_checksum(api: &Api, call: &V1Call) -> Outcome {
+    let params = Params::of(call);
+    let source = params.typed("source", "String")?;
     let checksums: BTreeMap<String, Value> = body::json(call)?;
-    if let Some((key, _)) = checksums.iter().find(|(_, checksum)| checksum.is_array() || checksum.is_object())
-    {
-        return Err(Refusal::failed(format_args!("JSON parse error: the checksum of {key} is not a text")));
+    let mut texts = BTreeMap::new();
+    for (key, checksum) in checksums {
+        let text = match checksum {
+            Value::String(text) => text,
+            Value::Array(_) | Value::Object(_) => {
+                let fault = format_args!("JSON parse error: the checksum of {key} is not a text");
+                return Err(Refusal::failed(fault));
+            }
+            scalar => scalar.to_string(),
+        };
+        texts.insert(key, text);
+    }
+    if let Some(distro) = at_work(api)? {
+        distro.compare_legacy(&Address::new(source), &texts);
     }
     Ok(Reply::OK)
 }

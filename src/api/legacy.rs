@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The service that `dom` names: always one of the default group, whatever `groupName` and `serviceName` say.
-fn named<'a>(params: &'a Params<'_>) -> Result<Named<'a>, Refusal> {
+pub(super) fn named<'a>(params: &'a Params<'_>) -> Result<Named<'a>, Refusal> {
     let name = [DEFAULT_GROUP, SEPARATOR, &*params.required("dom")?].concat();
     check_format(&name)?;
     Ok(Named { namespace: params.namespace(), name: Cow::Owned(name) })

@@ -17,14 +17,20 @@ pub mod health;
 pub mod instance;
 pub mod legacy;
 pub mod list;
+pub mod member;
 pub mod metadata_batch;
+pub mod nacre;
 pub mod node;
 pub mod observe;
 pub mod operator;
+mod owner_key;
+pub mod ownership;
 pub mod params;
+pub mod peers;
 pub mod push_state;
 pub mod raft;
 pub mod reply;
+pub mod ring;
 pub mod routes;
 pub mod service;
 pub mod subscribers;
@@ -39,8 +45,10 @@ use nacre_middleware::Call;
 
 use crate::{
     base::clock::Clock,
+    cluster::{Cluster, Doorkeeper, Peers},
     config::Settings,
     cp,
+    distro::Distro,
     model::{Registry, namespaces::Namespaces, registry::Place, switches::Switchboard},
     push::Push,
 };
@@ -66,6 +74,14 @@ pub struct Api {
     pub push: Push,
     /// What the operator decided at start.
     pub settings: Arc<Settings>,
+    /// The members, and what they are known to be doing.
+    pub cluster: Cluster,
+    /// Says who is a member.
+    pub doorkeeper: Doorkeeper,
+    /// Calls to other members.
+    pub peers: Peers,
+    /// The protocol of members; nothing on a node that serves alone.
+    pub distro: Option<Distro>,
     /// The address and port by which others know this node, as `ip:port`.
     pub own_address: Box<str>,
     /// What else the node knows of itself.

@@ -5,19 +5,16 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde::Serialize;
-
-use super::{Api, auth::Tokens, reply::Refusal};
+use super::{auth::Tokens, reply::Refusal};
 use crate::base::machine::Machine;
-
-/// The version of the protocol that is spoken, as members and consoles show it.
-pub const NACOS_VERSION: &str = "1.4.8";
 
 /// A node from its start to its end.
 #[derive(Debug)]
 pub struct Node {
     /// When it started, in milliseconds since 1970.
     pub started_ms: u64,
+    /// Tells one run of the node from another; random.
+    pub boot: u64,
     /// How busy the machine is.
     pub machine: Machine,
     /// Signs what a login gets.
@@ -30,48 +27,10 @@ impl Node {
     /// # Errors
     /// The system gives no random bytes for the key of the tokens.
     pub fn new(started_ms: u64) -> std::io::Result<Self> {
-        Ok(Self { started_ms, machine: Machine::default(), tokens: Tokens::new()? })
-    }
-}
-
-/// A member as the wire shows it, fields in its order.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Member<'a> {
-    ip: &'a str,
-    port: u16,
-    state: &'static str,
-    extend_info: ExtendInfo,
-    address: &'a str,
-    fail_access_cnt: u32,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ExtendInfo {
-    last_refresh_time: u64,
-    raft_port: String,
-    version: &'static str,
-}
-
-impl<'a> Member<'a> {
-    /// This node.
-    #[must_use]
-    pub fn own(api: &'a Api) -> Self {
-        let address = &*api.own_address;
-        let (ip, port) = split_address(address).expect("the own address was made of a host and a port");
-        Self {
-            ip,
-            port,
-            state: "UP",
-            extend_info: ExtendInfo {
-                last_refresh_time: api.node.started_ms,
-                raft_port: (i32::from(port) - 1_000).to_string(),
-                version: NACOS_VERSION,
-            },
-            address,
-            fail_access_cnt: 0,
-        }
+        let mut boot = [0; 8];
+        getrandom::getrandom(&mut boot)?;
+        let boot = u64::from_le_bytes(boot);
+        Ok(Self { started_ms, boot, machine: Machine::default(), tokens: Tokens::new()? })
     }
 }
 

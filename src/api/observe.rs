@@ -134,6 +134,7 @@ fn readings(api: &Api) -> Readings {
         ready: ready::judge(&parts).ready,
         sizes: Sizes::default(),
         beats: Effect::ALL.map(|effect| (effect.label(), meters.beats.count(effect))),
+        forwards: meters.forwards.read(),
         expired_unhealthy: sweeps.unhealthy.load(Relaxed),
         expired_removed: sweeps.removed.load(Relaxed),
         push: push_readings(&api.push),

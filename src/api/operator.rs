@@ -6,14 +6,18 @@ use serde::Serialize;
 
 use super::{
     Api, V1Call,
-    node::{Member, split_address},
+    member::Members,
+    node::split_address,
     params::{self, Params},
+    peers::is_listed,
     reply::{Refusal, Reply},
     routes::{Outcome, Pending},
 };
 use crate::{
     base::java,
+    cluster::{Address, View, document::Document},
     cp::{Change, Scope},
+    distro::mapper::{self, Owner},
     model::{
         registry::Place,
         switches::{SwitchError, Switches},
@@ -82,12 +86,20 @@ struct Metrics {
     mem: f32,
 }
 
-/// GET metrics. A node without members is responsible for all.
+/// GET metrics.
 pub fn metrics(api: &Api, _: &V1Call) -> Outcome {
     let (mut services, mut instances) = (0, 0);
+    let (mut own_services, mut own_instances) = (0, 0);
+    let view = api.cluster.view_guard();
+    let owns_all = !api.switches.load().distro_enabled;
     api.registry.for_each(|service| {
+        let count = service.state().len();
         services += 1;
-        instances += service.state().len();
+        instances += count;
+        if owns_all || mapper::owner(&view, &service.key.name) == Owner::Here {
+            own_services += 1;
+            own_instances += count;
+        }
     });
     let busyness = api.node.machine.busyness(api.clock.now());
     Ok(Reply::json(&Metrics {
@@ -95,8 +107,8 @@ pub fn metrics(api: &Api, _: &V1Call) -> Outcome {
         service_count: services,
         instance_count: instances,
         raft_notify_task_count: 0,
-        responsible_service_count: services,
-        responsible_instance_count: instances,
+        responsible_service_count: own_services,
+        responsible_instance_count: own_instances,
         cpu: busyness.cpu,
         load: busyness.load,
         mem: busyness.mem,
@@ -105,24 +117,29 @@ pub fn metrics(api: &Api, _: &V1Call) -> Outcome {
 
 #[derive(Serialize)]
 struct Servers<'a> {
-    servers: [Member<'a>; 1],
+    servers: Vec<Document<'a>>,
 }
 
-/// GET servers: the members, here this node alone, which is healthy.
+/// GET servers: the members; with `healthy` only those that are UP.
 pub fn servers(api: &Api, call: &V1Call) -> Outcome {
-    Params::of(call).typed_boolean("healthy")?;
-    Ok(Reply::json(&Servers { servers: [Member::own(api)] }))
+    let healthy = Params::of(call).typed_boolean("healthy")?;
+    let members = Members::of(api);
+    let servers = if healthy { members.up().collect() } else { members.documents().collect() };
+    Ok(Reply::json(&Servers { servers }))
 }
 
 #[derive(Serialize)]
 struct DistroStatus<'a> {
-    status: [Member<'a>; 1],
+    status: Vec<Document<'a>>,
 }
 
 /// GET distro/status.
 pub fn distro_status(api: &Api, call: &V1Call) -> Outcome {
     match Params::of(call).get("action") {
-        None | Some("" | "view") => Ok(Reply::json(&DistroStatus { status: [Member::own(api)] })),
+        None | Some("" | "view") => {
+            let members = Members::of(api);
+            Ok(Reply::json(&DistroStatus { status: members.documents().collect() }))
+        }
         Some(_) => Ok(Reply::fixed("{}")),
     }
 }
@@ -141,7 +158,18 @@ pub fn distro_server(api: &Api, call: &V1Call) -> Outcome {
     if api.registry.get(place).is_none() {
         return Err(Refusal::illegal("service not found"));
     }
-    Ok(Reply::json(&Responsible { responsible_server: &api.own_address }))
+    let view = api.cluster.view_guard();
+    Ok(Reply::json(&Responsible { responsible_server: responsible(api, &view, &name) }))
+}
+
+/// The address of a service's owner; empty where there is none.
+fn responsible<'a>(api: &'a Api, view: &'a View, name: &str) -> &'a str {
+    match mapper::owner(view, name) {
+        _ if !api.switches.load().distro_enabled => &api.own_address,
+        Owner::Here => &api.own_address,
+        Owner::Peer(address) => address.as_str(),
+        Owner::Nobody => "",
+    }
 }
 
 /// The state of the raft that servers before 1.4 had, fields in wire order.
@@ -182,7 +210,7 @@ pub fn server_status(api: &Api, call: &V1Call) -> Outcome {
 }
 
 fn check_member(api: &Api, address: &str) -> Result<(), Refusal> {
-    if address == &*api.own_address {
+    if is_listed(&api.cluster.view_guard(), &Address::new(address)) {
         return Ok(());
     }
     if split_address(address).is_none() {

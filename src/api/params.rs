@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use encoding_rs::Encoding;
-use http::{HeaderMap, Method, header};
+use nacre_middleware::carries_form;
 use smallvec::SmallVec;
 
 use super::{V1Call, reply::Refusal};
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Parameters beyond this count are not read; no client sends more than some 20.
-const MOST_PARAMETERS: usize = 1_000;
+pub(super) const MOST_PARAMETERS: usize = 1_000;
 
 /// Names and values; the Java client sends up to 14.
 type Pairs<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); 16]>;
@@ -33,7 +33,7 @@ impl<'a> Params<'a> {
     /// Reads query and form of a request.
     #[must_use]
     pub fn of(call: &'a V1Call) -> Self {
-        let form = if reads_form(&call.head.method, &call.head.headers) { &call.body[..] } else { &[] };
+        let form = if carries_form(&call.head) { &call.body[..] } else { &[] };
         Self::read(call.head.uri.query().unwrap_or_default(), form)
     }
 
@@ -56,6 +56,11 @@ impl<'a> Params<'a> {
             params.charset = None;
         }
         params
+    }
+
+    /// All names and values, as they came.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(name, value)| (&**name, &**value))
     }
 
     /// The first value of this name, as it came.
@@ -163,16 +168,6 @@ pub fn integer(text: &str) -> Result<i32, Refusal> {
 /// 400 with Java's text.
 pub fn double(text: &str) -> Result<f64, Refusal> {
     java::parse_double(text).ok_or_else(|| Refusal::not_a_number(text))
-}
-
-/// Whether a body of this request is a form whose fields count as parameters.
-fn reads_form(method: &Method, headers: &HeaderMap) -> bool {
-    if method == Method::GET || method == Method::HEAD {
-        return false;
-    }
-    let media_type = headers.get(header::CONTENT_TYPE).map(http::HeaderValue::as_bytes).unwrap_or_default();
-    let media_type = media_type.split(|&byte| byte == b';').next().unwrap_or_default();
-    media_type.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
 }
 
 /// Takes up a pair both of whose parts could be decoded, if it has a name.

@@ -7,7 +7,10 @@ use std::{borrow::Cow, fmt};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header, request::Parts};
-use nacre_middleware::{V1Body, V1Response};
+use nacre_middleware::{
+    V1Body, V1Response,
+    refusal::{self, State},
+};
 use serde::Serialize;
 
 use crate::{
@@ -24,31 +27,42 @@ use crate::{
 pub struct Refusal {
     status: StatusCode,
     text: String,
+    state: Option<State>,
 }
 
 impl Refusal {
+    fn new(status: StatusCode, text: impl fmt::Display) -> Self {
+        Self { status, text: text.to_string(), state: None }
+    }
+
     /// 400: an argument is missing or malformed.
     #[must_use]
     pub fn illegal(text: impl fmt::Display) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, text: text.to_string() }
+        Self::new(StatusCode::BAD_REQUEST, text)
     }
 
     /// 500: the reference's answer to everything else, "not found" included.
     #[must_use]
     pub fn failed(text: impl fmt::Display) -> Self {
-        Self { status: StatusCode::INTERNAL_SERVER_ERROR, text: text.to_string() }
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, text)
     }
 
     /// 403: not from there.
     #[must_use]
     pub fn forbidden(text: impl fmt::Display) -> Self {
-        Self { status: StatusCode::FORBIDDEN, text: text.to_string() }
+        Self::new(StatusCode::FORBIDDEN, text)
     }
 
     /// 503: not now.
     #[must_use]
     pub fn unavailable(text: impl fmt::Display) -> Self {
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, text: text.to_string() }
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    }
+
+    /// 503, with the node's state in a header for peers: it takes nothing of the kind now.
+    #[must_use]
+    pub fn standstill(state: State) -> Self {
+        Self { state: Some(state), ..Self::unavailable(format_args!("this node is {}", state.word())) }
     }
 
     /// 400 for a parameter that must be there.
@@ -85,7 +99,7 @@ impl From<TooLong> for Refusal {
 impl From<WriteError> for Refusal {
     fn from(error: WriteError) -> Self {
         match error {
-            WriteError::Busy { .. } | WriteError::Stopped => Self::unavailable(error),
+            WriteError::Busy { .. } | WriteError::Stopped | WriteError::Members => Self::unavailable(error),
             WriteError::Store(_) | WriteError::Panicked => Self::failed(error),
         }
     }
@@ -154,19 +168,25 @@ impl Reply {
 /// The answer to a request with this head, whose headers are used up: the answer's take their place in memory.
 #[must_use]
 pub fn respond(head: &mut Parts, outcome: Result<Reply, Refusal>) -> V1Response {
+    let mut state = None;
     let (status, media_type, body) = match outcome {
         Ok(Reply::Text(text)) => (StatusCode::OK, text_type(accept(head)), V1Body::sized(into_bytes(text))),
         Ok(Reply::Json(json)) => negotiated(head, V1Body::chunked(json)),
         Ok(Reply::JsonInTwo(json, rest)) => negotiated(head, V1Body::chunked_in_two(json, rest)),
         Ok(Reply::Whole(response)) => return *response,
-        Err(Refusal { status, text }) => {
+        Err(Refusal { status, text, state: why }) => {
+            state = why;
             (status, text_type(accept(head)), V1Body::sized(format!("caused: {text};")))
         }
     };
     // The connection takes the map of an answer for its next request, so no request after the first allocates one.
     let mut headers = std::mem::take(&mut head.headers);
     headers.clear();
-    finish(headers, status, media_type, body)
+    let mut response = finish(headers, status, media_type, body);
+    if let Some(state) = state {
+        refusal::mark(&mut response, state);
+    }
+    response
 }
 
 /// A JSON answer that is given more headers before it leaves.

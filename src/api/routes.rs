@@ -12,7 +12,7 @@ use nacre_middleware::Facts;
 
 use super::{
     Api, V1Call, auth, beat, catalog, cluster, console, core, distro, heads, health, instance, legacy, list,
-    metadata_batch, observe, operator, push_state, raft,
+    member, metadata_batch, nacre, observe, operator, push_state, raft,
     reply::{Refusal, Reply},
     service, subscribers, unrouted, web,
 };
@@ -59,6 +59,10 @@ pub struct Route {
     pub area: Area,
     /// Carries the headers of a controller's answer.
     pub dressed: bool,
+    /// For members of the cluster alone; see [`super::peers`].
+    pub of_peers: bool,
+    /// In a cluster, only the owner of the service does it.
+    pub forwarded: bool,
     /// The endpoint.
     pub handler: Handler,
 }
@@ -107,36 +111,52 @@ impl Facts for Row {
         // Only few GET entries do; for the others a body on a GET would be read in vain.
         self.method != Method::GET || self.path == "/v1/ns/distro/datum"
     }
+
+    fn is_forwarded(&self) -> bool {
+        self.forwarded
+    }
 }
 
 const fn naming(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Naming, dressed: true, handler }
+    Route { method, path, area: Area::Naming, dressed: true, of_peers: false, forwarded: false, handler }
+}
+
+/// A write that the owner of the service does. Source: Nacos 1.4.8 naming module, the entries that its distro filter
+/// finds marked; compat file `forward`.
+const fn owned(method: Method, path: &'static str, handler: Handler) -> Route {
+    Route { method, path, area: Area::Naming, dressed: true, of_peers: false, forwarded: true, handler }
 }
 
 const fn context(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Context, dressed: true, handler }
+    Route { method, path, area: Area::Context, dressed: true, of_peers: false, forwarded: false, handler }
 }
 
 const fn outside(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Outside, dressed: false, handler }
+    Route { method, path, area: Area::Outside, dressed: false, of_peers: false, forwarded: false, handler }
+}
+
+/// What only members of the cluster may call: it changes what is registered or who is a member, or hands all out.
+const fn of_peers(mut route: Route) -> Route {
+    route.of_peers = true;
+    route
 }
 
 use Handler::{Now, Waits};
 
 /// Every endpoint. `/v1/ns/ops/...` is served as `/v1/ns/operator/...`, `/v1/ns/api/...` as `/v1/ns/instance/...`.
 static ROUTES: &[Route] = &[
-    naming(Method::POST, "/v1/ns/instance", Waits(instance::register)),
-    naming(Method::DELETE, "/v1/ns/instance", Waits(instance::deregister)),
-    naming(Method::PUT, "/v1/ns/instance", Waits(instance::update)),
+    owned(Method::POST, "/v1/ns/instance", Waits(instance::register)),
+    owned(Method::DELETE, "/v1/ns/instance", Waits(instance::deregister)),
+    owned(Method::PUT, "/v1/ns/instance", Waits(instance::update)),
     naming(Method::GET, "/v1/ns/instance", Now(instance::detail)),
-    naming(Method::PATCH, "/v1/ns/instance", Waits(instance::patch)),
+    owned(Method::PATCH, "/v1/ns/instance", Waits(instance::patch)),
     naming(Method::GET, "/v1/ns/instance/statuses", Now(instance::statuses)),
     naming(Method::GET, "/v1/ns/instance/list", Now(list::list)),
-    naming(Method::PUT, "/v1/ns/instance/beat", Now(beat::beat)),
-    naming(Method::PUT, "/v1/ns/instance/metadata/batch", Waits(metadata_batch::update)),
-    naming(Method::DELETE, "/v1/ns/instance/metadata/batch", Waits(metadata_batch::remove)),
+    owned(Method::PUT, "/v1/ns/instance/beat", Now(beat::beat)),
+    owned(Method::PUT, "/v1/ns/instance/metadata/batch", Waits(metadata_batch::update)),
+    owned(Method::DELETE, "/v1/ns/instance/metadata/batch", Waits(metadata_batch::remove)),
     naming(Method::GET, "/v1/ns/api/srvIPXT", Now(legacy::srv_ipxt)),
-    naming(Method::GET, "/v1/ns/api/clientBeat", Now(legacy::client_beat)),
+    owned(Method::GET, "/v1/ns/api/clientBeat", Now(legacy::client_beat)),
     naming(Method::GET, "/v1/ns/api/allDomNames", Now(legacy::all_dom_names)),
     naming(Method::POST, "/v1/ns/service", Waits(service::create)),
     naming(Method::PUT, "/v1/ns/service", Waits(service::update)),
@@ -145,15 +165,15 @@ static ROUTES: &[Route] = &[
     naming(Method::GET, "/v1/ns/service/list", Now(service::list)),
     naming(Method::GET, "/v1/ns/service/names", Now(service::names)),
     naming(Method::PUT, "/v1/ns/service/checksum", Now(service::checksum)),
-    naming(Method::POST, "/v1/ns/service/status", Now(service::status)),
+    of_peers(naming(Method::POST, "/v1/ns/service/status", Now(service::status))),
     naming(Method::GET, "/v1/ns/service/subscribers", Now(subscribers::list)),
     naming(Method::GET, "/v1/ns/catalog/service", Now(catalog::service)),
     naming(Method::GET, "/v1/ns/catalog/services", Now(catalog::services)),
     naming(Method::GET, "/v1/ns/catalog/instances", Now(catalog::instances)),
     naming(Method::GET, "/v1/ns/catalog/rt/service", Now(catalog::check_times)),
     naming(Method::PUT, "/v1/ns/cluster", Waits(cluster::update)),
-    naming(Method::PUT, "/v1/ns/health", Waits(health::update)),
-    naming(Method::PUT, "/v1/ns/health/instance", Waits(health::update)),
+    owned(Method::PUT, "/v1/ns/health", Waits(health::update)),
+    owned(Method::PUT, "/v1/ns/health/instance", Waits(health::update)),
     naming(Method::GET, "/v1/ns/health/server", Now(health::server)),
     // The reference's first filter knows this path, its framework doesn't.
     naming(Method::GET, "/v1/ns/healthcheckers", Now(unrouted::not_found)),
@@ -179,17 +199,17 @@ static ROUTES: &[Route] = &[
     naming(Method::GET, "/v1/ns/operator/server/status", Now(operator::server_status)),
     naming(Method::GET, "/v1/ns/operator/push/state", Now(push_state::show)),
     naming(Method::PUT, "/v1/ns/operator/log", Now(operator::log)),
-    naming(Method::PUT, "/v1/ns/distro/datum", Now(distro::put_datum)),
-    naming(Method::GET, "/v1/ns/distro/datum", Now(distro::get_datum)),
-    naming(Method::GET, "/v1/ns/distro/datums", Now(distro::get_datums)),
-    naming(Method::PUT, "/v1/ns/distro/checksum", Now(distro::put_checksum)),
+    of_peers(naming(Method::PUT, "/v1/ns/distro/datum", Now(distro::put_datum))),
+    of_peers(naming(Method::GET, "/v1/ns/distro/datum", Now(distro::get_datum))),
+    of_peers(naming(Method::GET, "/v1/ns/distro/datums", Now(distro::get_datums))),
+    of_peers(naming(Method::PUT, "/v1/ns/distro/checksum", Now(distro::put_checksum))),
     context(Method::GET, "/v1/core/cluster/self", Now(core::own_member)),
     context(Method::GET, "/v1/core/cluster/nodes", Now(core::nodes)),
     context(Method::GET, "/v1/core/cluster/simple/nodes", Now(core::simple_nodes)),
     context(Method::GET, "/v1/core/cluster/health", Now(core::health)),
-    context(Method::POST, "/v1/core/cluster/report", Now(core::report)),
-    context(Method::POST, "/v1/core/cluster/server/leave", Now(core::leave)),
-    context(Method::POST, "/v1/core/cluster/switch/lookup", Now(core::switch_lookup)),
+    of_peers(context(Method::POST, "/v1/core/cluster/report", Now(core::report))),
+    of_peers(context(Method::POST, "/v1/core/cluster/server/leave", Waits(core::leave))),
+    context(Method::POST, "/v1/core/cluster/switch/lookup", Waits(core::switch_lookup)),
     context(Method::GET, "/v1/core/ops/idInfo", Now(core::id_info)),
     context(Method::PUT, "/v1/core/ops/log", Now(core::log)),
     context(Method::POST, "/v1/core/ops/raft", Now(core::raft)),
@@ -202,10 +222,14 @@ static ROUTES: &[Route] = &[
     context(Method::GET, "/v1/console/health/readiness", Now(console::health)),
     context(Method::POST, "/v1/auth/login", Now(auth::login)),
     context(Method::POST, "/v1/auth/users/login", Now(auth::login)),
+    context(Method::GET, "/serverlist", Now(member::server_list)),
     context(Method::GET, "/", Now(web::welcome)),
     context(Method::GET, "/index.html", Now(web::page)),
     context(Method::GET, "/actuator", Now(web::actuator)),
     context(Method::GET, "/actuator/health", Now(web::actuator_health)),
+    of_peers(outside(Method::PUT, "/nacre/peer/verify", Now(nacre::verify))),
+    of_peers(outside(Method::PUT, "/nacre/peer/keys", Now(nacre::keys))),
+    of_peers(outside(Method::PUT, "/nacre/peer/ask", Now(nacre::ask))),
     outside(Method::GET, "/livez", Now(observe::livez)),
     outside(Method::GET, "/readyz", Now(observe::readyz)),
     outside(Method::GET, "/metrics", Waits(observe::metrics)),
@@ -234,7 +258,7 @@ mod special {
 
     const fn row(area: Area, path: &'static str, dressed: bool, handler: super::Handler) -> Route {
         // The method is of no account here; GET leaves bodies unread.
-        Route { method: Method::GET, path, area, dressed, handler }
+        Route { method: Method::GET, path, area, dressed, of_peers: false, forwarded: false, handler }
     }
 
     /// The labels of these rows and of [`super::PROMETHEUS`], each once.
@@ -394,6 +418,31 @@ mod tests {
     }
 
     #[test]
+    fn the_writes_of_instances_are_the_owners_and_nothing_else() {
+        let rows: Vec<String> = ROUTES
+            .iter()
+            .filter(|route| route.forwarded)
+            .map(|route| format!("{} {}", route.method, &route.path["/v1/ns".len()..]))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                "POST /instance",
+                "DELETE /instance",
+                "PUT /instance",
+                "PATCH /instance",
+                "PUT /instance/beat",
+                "PUT /instance/metadata/batch",
+                "DELETE /instance/metadata/batch",
+                "GET /api/clientBeat",
+                "PUT /health",
+                "PUT /health/instance",
+            ]
+        );
+        assert!(special::ALL.iter().all(|route| !route.forwarded));
+    }
+
+    #[test]
     fn each_row_has_a_number_and_a_label_of_its_own() {
         let all: Vec<Label> = labels().collect();
         for (number, label) in all.iter().enumerate() {
@@ -421,6 +470,30 @@ mod tests {
             assert_eq!(label("POST", path), "unknown");
             assert_eq!(label("GET", &format!("/nacos{path}")), "unknown");
         }
+    }
+
+    #[test]
+    fn these_rows_are_for_members_alone() {
+        let rows: Vec<String> = ROUTES
+            .iter()
+            .filter(|route| route.of_peers)
+            .map(|route| format!("{} {}", route.method, route.path))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                "POST /v1/ns/service/status",
+                "PUT /v1/ns/distro/datum",
+                "GET /v1/ns/distro/datum",
+                "GET /v1/ns/distro/datums",
+                "PUT /v1/ns/distro/checksum",
+                "POST /v1/core/cluster/report",
+                "POST /v1/core/cluster/server/leave",
+                "PUT /nacre/peer/verify",
+                "PUT /nacre/peer/keys",
+                "PUT /nacre/peer/ask",
+            ]
+        );
     }
 
     #[test]

@@ -13,11 +13,13 @@ use serde::Serialize;
 use super::{
     Api, V1Call,
     params::Params,
+    peers::is_listed,
     reply::{Refusal, Reply},
     routes::{Outcome, Pending},
 };
 use crate::{
     base::java,
+    cluster,
     cp::{Change, Gone, Scope},
     model::{
         Definition, Metadata, Registry, Service, ServiceKey,
@@ -268,10 +270,10 @@ pub fn checksum(api: &Api, call: &V1Call) -> Outcome {
 
 /// POST status: a peer reports the checksums of its services, so that this node may ask for what differs.
 ///
-/// A node without peers has nobody to ask: a report in its own name is read and has no effect.
+/// Only a listed member may report; a report in the own name is read and has no effect.
 pub fn status(api: &Api, call: &V1Call) -> Outcome {
     let report = StatusReport::read(&call.body)?;
-    if report.client_ip != *api.own_address {
+    if !is_listed(&api.cluster.view_guard(), &cluster::Address::new(&report.client_ip)) {
         return Err(Refusal::failed(format_args!("ip: {} is not in serverlist", report.client_ip)));
     }
     match serde_json::from_str(&report.statuses) {

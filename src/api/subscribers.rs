@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{
-    Api, Named, V1Call, agent::Agent, caller::caller, params::Params, reply::Reply, routes::Outcome,
+    Api, Named, V1Call, agent::Agent, caller::caller_of, params::Params, reply::Reply, routes::Outcome,
 };
 use crate::{
     base::java,
@@ -50,7 +50,7 @@ impl Subscription<'_> {
             app: &params.optional("app").unwrap_or_default(),
             host: &params.optional("clientIP").unwrap_or_default(),
             port: self.udp_port,
-            caller: caller(&call.head.headers, call.peer.ip(), &api.settings.http.trusted_forwarders),
+            caller: caller_of(api, call),
         };
         if api.push.subscribe(&question, api.clock.now()) {
             switches.default_push_cache_millis

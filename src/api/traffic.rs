@@ -6,30 +6,57 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, StatusCode, request::Parts};
-use nacre_middleware::{Facts as _, V1Body, V1Response, envelope::Bare, traffic_revise::Traffic};
+use nacre_middleware::{Facts as _, V1Body, V1Response, envelope::Bare, refusal, traffic_revise::Traffic};
 
 use super::{agent::Agent, reply, routes::Row};
-use crate::model::switches::Switchboard;
+use crate::{
+    cluster::{Cluster, Standing},
+    model::switches::Switchboard,
+};
 
 /// The entry that sets the switches, as the route table has it.
 const SWITCHES: &str = "/v1/ns/operator/switches";
+
+/// Begins the paths of the entries for operators.
+const OPERATOR: &str = "/v1/ns/operator/";
 
 /// Looks at the switches; costs one atomic load while nothing is shut.
 #[derive(Clone, Debug)]
 pub struct Gate {
     switches: Arc<Switchboard>,
+    /// Of a node that takes no clients before it has the data of the others.
+    loading: Option<Cluster>,
 }
 
 impl Gate {
     /// A gate that follows `switches`.
     #[must_use]
     pub fn new(switches: Arc<Switchboard>) -> Self {
-        Self { switches }
+        Self { switches, loading: None }
+    }
+
+    /// The same for a node that has members: it is shut to clients until their data are here.
+    #[must_use]
+    pub fn shut_while_loading(self, cluster: Cluster) -> Self {
+        Self { loading: Some(cluster), ..self }
+    }
+
+    /// Whether the data of the members aren't here yet. What peers and operators ask is answered all the same.
+    fn is_loading(&self, facts: Row) -> bool {
+        let clients = || facts.is_naming() && !facts.of_peers && !facts.path.starts_with(OPERATOR);
+        let loading = |cluster: &Cluster| cluster.view_guard().standing == Standing::Starting;
+        self.loading.as_ref().is_some_and(loading) && clients()
     }
 }
 
 impl Traffic<Row> for Gate {
     fn refusal(&self, head: &Parts, facts: Row) -> Option<V1Response> {
+        if self.is_loading(facts) {
+            let text = "server is STARTING now, its data are not loaded yet, please try again later!";
+            let mut response = bare(StatusCode::SERVICE_UNAVAILABLE, V1Body::sized(text));
+            refusal::mark(&mut response, refusal::State::Starting);
+            return Some(response);
+        }
         if !self.switches.guards() || !facts.is_naming() {
             return None;
         }

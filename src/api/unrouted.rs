@@ -25,17 +25,22 @@ struct ErrorObject<'a> {
 }
 
 fn error_object(api: &Api, call: &V1Call, status: StatusCode, message: &str) -> Outcome {
+    whole(error_response(api.clock.wall_ms(), call, status, message))
+}
+
+/// The error document, at `wall_ms` since 1970.
+pub(super) fn error_response(wall_ms: u64, call: &V1Call, status: StatusCode, message: &str) -> V1Response {
     let accept = call.head.headers.get(header::ACCEPT).map(HeaderValue::as_bytes).unwrap_or_default();
     let takes_json = accept.is_empty()
         || memchr::memmem::find(accept, b"*/*").is_some()
         || memchr::memmem::find(accept, b"application/json").is_some()
         || memchr::memmem::find(accept, b"application/*").is_some();
     if accept.starts_with(b"text/html") {
-        return page_of(status, message);
+        return page(status, message);
     }
     let mut response = if takes_json {
         let object = ErrorObject {
-            timestamp: date_text(api.clock.wall_ms()),
+            timestamp: date_text(wall_ms),
             status: status.as_u16(),
             error: status.canonical_reason().unwrap_or_default(),
             message,
@@ -49,7 +54,7 @@ fn error_object(api: &Api, call: &V1Call, status: StatusCode, message: &str) -> 
     if call.head.method == Method::HEAD {
         *response.body_mut() = V1Body::default();
     }
-    whole(response)
+    response
 }
 
 fn whole(response: V1Response) -> Outcome {
@@ -58,6 +63,10 @@ fn whole(response: V1Response) -> Outcome {
 
 /// A page for a person; the reference's container has its own text in such places.
 fn page_of(status: StatusCode, message: &str) -> Outcome {
+    whole(page(status, message))
+}
+
+fn page(status: StatusCode, message: &str) -> V1Response {
     let reason = status.canonical_reason().unwrap_or_default();
     let escaped = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let text = format!(
@@ -67,7 +76,7 @@ fn page_of(status: StatusCode, message: &str) -> Outcome {
     let media_type = HeaderValue::from_static("text/html;charset=UTF-8");
     let mut response = reply::typed_response(status, media_type, V1Body::sized(text));
     response.headers_mut().insert(header::CONTENT_LANGUAGE, HeaderValue::from_static("en"));
-    whole(response)
+    response
 }
 
 /// 501 for whatever isn't an entry under the naming path.

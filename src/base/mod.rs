@@ -1,10 +1,13 @@
 //! What knows nothing of Nacos: numbers and hashes as Java spells them, JSON as Jackson writes it, time, the machine.
 
 pub mod burst;
+pub mod client;
 pub mod clock;
+pub mod connector;
 pub mod jackson;
 pub mod java;
 pub mod json;
+pub mod long_target;
 pub mod machine;
 pub mod net;
 pub mod process;

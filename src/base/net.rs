@@ -20,7 +20,7 @@ use std::{
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     time::Instant,
 };
 
@@ -54,6 +54,44 @@ fn bind(address: SocketAddr, both_families: bool) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
+}
+
+/// Connects to `to`, from the address `from` where it is of the same family, at any port.
+///
+/// # Errors
+/// As the operating system says; see [`is_unreachable`] for what says that nobody is there.
+pub async fn connect(to: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if let Some(from) = from.filter(|from| from.is_ipv4() == to.is_ipv4()) {
+        socket.bind(SocketAddr::new(from, 0))?;
+    }
+    let stream = socket.connect(to).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Whether a failure to connect means that nobody listens there, and not that this host has no files or ports left.
+#[must_use]
+pub fn is_unreachable(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
+        NetworkUnreachable,
+    };
+    matches!(
+        error.kind(),
+        ConnectionRefused
+            | ConnectionReset
+            | ConnectionAborted
+            | BrokenPipe
+            | HostUnreachable
+            | NetworkUnreachable
+    )
+}
+
+/// Whether an address is one of this host's: whether a socket can be bound to it.
+#[must_use]
+pub fn is_of_this_host(address: IpAddr) -> bool {
+    !address.is_unspecified() && std::net::UdpSocket::bind(SocketAddr::new(address, 0)).is_ok()
 }
 
 /// Bytes a second of an answer that a client must take beyond its patience. A list of 15 MB may take four minutes.
@@ -353,6 +391,26 @@ mod tests {
             () = blocks_after_a_while => unreachable!("it never ends"),
         };
         assert_eq!(lasted, 33);
+    }
+
+    #[tokio::test]
+    async fn a_connection_comes_from_the_address_that_was_asked_for() {
+        let listener = listen(Some([127, 0, 20, 1].into()), 0).unwrap();
+        let to = listener.local_addr().unwrap();
+        let _stream = connect(to, Some([127, 0, 20, 2].into())).await.unwrap();
+        assert_eq!(listener.accept().await.unwrap().1.ip(), IpAddr::from([127, 0, 20, 2]));
+        drop(listener);
+        assert!(is_unreachable(&connect(to, None).await.unwrap_err()));
+        // An address of documentation: no host has it.
+        let strange = connect(to, Some([192, 0, 2, 1].into())).await.unwrap_err();
+        assert!(!is_unreachable(&strange), "{strange}");
+    }
+
+    #[test]
+    fn the_addresses_of_this_host_are_known() {
+        assert!(is_of_this_host([127, 0, 20, 7].into()));
+        assert!(!is_of_this_host([192, 0, 2, 1].into()));
+        assert!(!is_of_this_host([0, 0, 0, 0].into()));
     }
 
     #[tokio::test]

@@ -2,8 +2,29 @@
 //!
 //! Source: Nacos 1.4.8 core module, member manager and lookups; naming module, distro mapper.
 
+pub mod condition;
+pub mod document;
+pub mod doorkeeper;
+mod handle;
+mod log;
+pub mod lookup;
 pub mod member;
+pub mod own_address;
+pub mod peer;
+pub mod proof;
+pub mod report;
+pub mod roster;
+mod seen;
 pub mod view;
 
-pub use member::{Address, MemberState};
-pub use view::{Mapping, Peer, Standing, View};
+pub use condition::{Condition, MemberCounts};
+pub use doorkeeper::Doorkeeper;
+pub use handle::Cluster;
+pub use lookup::{AddressServerShown, LookupError, LookupShown, SwitchError};
+pub use member::{Address, MemberReport, MemberState, NacreMark};
+pub use peer::{Evidence, PeerError, Peers};
+pub use roster::{Roster, RosterSettings, ShownMember};
+pub use seen::Probe;
+pub use view::{Peer, Standing, View};
+
+pub use crate::config::Mapping;

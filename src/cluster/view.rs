@@ -3,16 +3,7 @@
 //! Pure.
 
 use super::{Address, MemberState};
-
-/// How services are spread over the ring.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mapping {
-    /// Hash modulo count of owners, as Nacos 1.x.
-    #[default]
-    Modulo,
-    /// Highest random weight: a join or leave moves one nth. For clusters of Nacre members only.
-    Rendezvous,
-}
+use crate::config::Mapping;
 
 /// What the node itself is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +14,8 @@ pub enum Standing {
     Starting,
     /// One of the owners.
     Serving,
+    /// One of the owners until it stood still: answers reads, takes no writes until it has seen what it missed.
+    Comparing,
     /// Goes in order: answers what comes, owns nothing any more.
     Leaving,
     /// No longer listed: sends nothing, takes no writes.
@@ -40,6 +33,22 @@ pub struct Peer {
     pub nacre: Option<u32>,
     /// It has said that its data aren't loaded yet.
     pub starting: bool,
+    /// It has said that it goes in order: it answers what comes, and owns nothing any more.
+    pub leaving: bool,
+}
+
+impl Peer {
+    /// A member that nothing has been heard of but this state.
+    #[must_use]
+    pub fn new(address: Address, state: MemberState) -> Self {
+        Self { address, state, nacre: None, starting: false, leaving: false }
+    }
+
+    /// Whether services may be its own.
+    #[must_use]
+    pub fn may_own(&self) -> bool {
+        self.state != MemberState::Down && !self.starting && !self.leaving
+    }
 }
 
 /// The cluster as one node sees it.
@@ -57,6 +66,14 @@ pub struct View {
     pub peers: Vec<Peer>,
     /// How services are spread.
     pub mapping: Mapping,
+}
+
+impl Peer {
+    /// Whether it is a Nacre member that can be reached and has its data.
+    #[must_use]
+    pub fn is_nacre_at_work(&self) -> bool {
+        self.nacre.is_some() && self.state != MemberState::Down && !self.starting
+    }
 }
 
 impl View {
@@ -77,14 +94,22 @@ impl View {
     #[must_use]
     pub fn new(own: Address, standing: Standing, mut peers: Vec<Peer>, mapping: Mapping) -> Self {
         peers.sort_unstable_by(|one, other| one.address.cmp(&other.address));
-        let up = peers.iter().filter(|peer| peer.state != MemberState::Down && !peer.starting);
-        let mut ring: Vec<Address> = up.map(|peer| peer.address.clone()).collect();
+        let owners = peers.iter().filter(|peer| peer.may_own());
+        let mut ring: Vec<Address> = owners.map(|peer| peer.address.clone()).collect();
         if matches!(standing, Standing::Alone | Standing::Serving) {
             ring.push(own.clone());
         }
         ring.sort_unstable();
         let own_index = ring.iter().position(|address| *address == own);
         Self { own, standing, ring, own_index, peers, mapping }
+    }
+
+    /// The same, without the node itself among the owners.
+    #[must_use]
+    pub fn without_own(mut self) -> Self {
+        self.ring.retain(|address| *address != self.own);
+        self.own_index = None;
+        self
     }
 
     /// The peer of this address.

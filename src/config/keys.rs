@@ -44,7 +44,6 @@ const fn key(name: &'static str, treatment: Treatment) -> Key {
 
 const NO_DATABASE: &str = "no database is used; namespaces and users that are stored there aren't read";
 const NO_METRICS_PUSH: &str = "metrics aren't pushed; let the collector read /metrics";
-const NO_ADDRESS_SERVER: &str = "no address server is asked; this version serves alone";
 const FILE_BY_OPTION: &str = "no file is read by this key; name it with --config FILE";
 const NO_AUTH: &str = "this version can't check passwords, so everybody could read and write; \
     set it to false and keep the port closed to strangers, or stay with a server that can";
@@ -62,12 +61,53 @@ pub(super) static KEYS: &[Key] = &[
     }),
     // Membership, see `mode`.
     honour("nacos.standalone", |s, v| put_some(&mut s.membership.standalone, read::switch(v))),
-    honour("nacos.core.member.lookup.type", |s, v| put(&mut s.membership.lookup, Ok(read::member_lookup(v)))),
+    honour("nacos.core.member.lookup.type", |s, v| {
+        put(&mut s.membership.lookup_type, Ok(read::lookup_type(v)))
+    }),
     honour("nacos.member.list", |s, v| put(&mut s.membership.member_list, Ok(read::members(v)))),
-    key("address.server.domain", WarnIf(any, NO_ADDRESS_SERVER)),
-    key("address.server.*", Accept),
-    key("maxHealthCheckFailCount", Accept),
-    key("nacos.core.address-server.retry", Accept),
+    honour("address.server.domain", |s, v| put_some(&mut s.membership.address_server.domain, read::host(v))),
+    honour("address.server.port", |s, v| {
+        put(&mut s.membership.address_server.port, read::number(v, 1..=65_535))
+    }),
+    honour("address.server.url", |s, v| put_some(&mut s.membership.address_server.url, read::url_path(v))),
+    honour("nacos.core.address-server.retry", |s, v| {
+        put(&mut s.membership.address_server.tries, read::number(v, 1..=1_000))
+    }),
+    honour("maxHealthCheckFailCount", |s, v| {
+        put(&mut s.membership.address_server.max_failures, read::number(v, 1..=1_000_000))
+    }),
+    honour("nacos.core.member.meta.site", |s, v| put_some(&mut s.membership.meta.site, read::short_text(v))),
+    honour("nacos.core.member.meta.adweight", |s, v| {
+        put_some(&mut s.membership.meta.ad_weight, read::short_text(v))
+    }),
+    honour("nacos.core.member.meta.weight", |s, v| {
+        put_some(&mut s.membership.meta.weight, read::short_text(v))
+    }),
+    honour("nacos.core.member.fail-access-cnt", |s, v| {
+        put(&mut s.membership.fail_access_count, read::number(v, 0..=1_000))
+    }),
+    honour("nacre.member.dns", |s, v| put_some(&mut s.membership.dns, read::dns_name(v))),
+    honour("nacre.member.dns-interval-ms", |s, v| {
+        put(&mut s.membership.dns_interval, read::millis(v, 100..=3_600_000))
+    }),
+    honour("nacre.report.interval-ms", |s, v| {
+        put(&mut s.cluster.report_interval, read::millis(v, 100..=60_000))
+    }),
+    honour("nacre.report.timeout-ms", |s, v| {
+        put(&mut s.cluster.report_timeout, read::millis(v, 50..=60_000))
+    }),
+    honour("nacre.peer.networks", |s, v| put(&mut s.cluster.peer_networks, read::networks(v))),
+    honour("nacre.peer.max-body-bytes", |s, v| {
+        put(&mut s.cluster.peer_max_body_bytes, read::bytes(v, 1 << 20..=4 << 30))
+    }),
+    key("nacre.peer.via", HonourList(|s, items| put(&mut s.cluster.peer_via, read::vias(items)))),
+    // Who proves to be a member by a header; the rest of auth stands at the end.
+    honour("nacos.core.auth.server.identity.key", |s, v| {
+        put_some(&mut s.cluster.identity_key, read::header_name(v))
+    }),
+    honour("nacos.core.auth.server.identity.value", |s, v| {
+        put_some(&mut s.cluster.identity_value, read::header_secret(v))
+    }),
     key("nacos.core.member.*", Accept),
     key("nacos.core.notify.*", Accept),
     key("nacos.core.protocol.*", Accept),
@@ -137,7 +177,49 @@ pub(super) static KEYS: &[Key] = &[
     key("nacos.local.ip", Accept),
     key("nacos.mode", Accept),
     key("nacos.function.mode", Accept),
-    // Distro: among members only.
+    // Distro: among members only. Where 1.x and 2.x have a name each, that of 2.x wins.
+    honour("nacos.naming.distro.taskDispatchPeriod", |s, v| {
+        put(&mut s.distro.legacy_sync_delay, read::legacy_delay(v, 2))
+    }),
+    honour("nacos.core.protocol.distro.data.sync.delayMs", |s, v| {
+        put(&mut s.distro.legacy_sync_delay, read::legacy_delay(v, 1))
+    }),
+    honour("nacos.naming.distro.batchSyncKeyCount", |s, v| {
+        put(&mut s.distro.batch_sync_key_count, read::number(v, 1..=100_000))
+    }),
+    honour("nacos.naming.distro.syncRetryDelay", |s, v| {
+        put(&mut s.distro.sync_retry_delay, read::millis(v, 100..=600_000))
+    }),
+    honour("nacos.core.protocol.distro.data.sync.retryDelayMs", |s, v| {
+        put(&mut s.distro.sync_retry_delay, read::millis(v, 100..=600_000))
+    }),
+    honour("nacos.naming.distro.loadDataRetryDelayMillis", |s, v| {
+        put(&mut s.distro.load_retry_delay, read::millis(v, 100..=600_000))
+    }),
+    honour("nacos.core.protocol.distro.data.load.retryDelayMs", |s, v| {
+        put(&mut s.distro.load_retry_delay, read::millis(v, 100..=600_000))
+    }),
+    honour("nacos.core.protocol.distro.data.verify_interval_ms", |s, v| {
+        put(&mut s.distro.verify_interval, read::millis(v, 500..=600_000))
+    }),
+    honour("nacos.core.protocol.distro.data.verify.intervalMs", |s, v| {
+        put(&mut s.distro.verify_interval, read::millis(v, 500..=600_000))
+    }),
+    honour("nacos.core.protocol.distro.data.sync.timeoutMs", |s, v| {
+        put(&mut s.distro.sync_timeout, read::millis(v, 100..=600_000))
+    }),
+    honour("nacos.core.protocol.distro.data.verify.timeoutMs", |s, v| {
+        put(&mut s.distro.verify_timeout, read::millis(v, 100..=600_000))
+    }),
+    honour("nacos.core.protocol.distro.data.load.timeoutMs", |s, v| {
+        put(&mut s.distro.load_timeout, read::millis(v, 100..=3_600_000))
+    }),
+    honour("nacre.distro.sync-delay-ms", |s, v| put(&mut s.distro.sync_delay, read::millis(v, 0..=60_000))),
+    honour("nacre.distro.mapping", |s, v| put(&mut s.distro.mapping, read::mapping(v))),
+    honour("nacre.forward.timeout-ms", |s, v| put(&mut s.forward.timeout, read::millis(v, 50..=60_000))),
+    honour("nacre.forward.max-per-peer", |s, v| {
+        put(&mut s.forward.max_per_peer, read::number(v, 1..=65_536))
+    }),
     key("nacos.naming.distro.*", Accept),
     key("nacos.naming.use-new-raft.first", Accept),
     // Naming.
@@ -158,7 +240,7 @@ pub(super) static KEYS: &[Key] = &[
     }),
     key("nacos.naming.clean.expired-metadata.*", Accept),
     key("nacos.naming.client.expired.time", Accept),
-    key("nacos.naming.data.warmup", Accept),
+    honour("nacos.naming.data.warmup", |s, v| put(&mut s.naming.data_warmup, read::switch(v))),
     honour("nacos.naming.expireInstance", |s, v| put(&mut s.naming.expire_instance, read::switch(v))),
     honour("nacre.naming.max-name-bytes", |s, v| {
         put(&mut s.naming.max_name_bytes, read::number(v, 200..=8_192))
@@ -211,6 +293,7 @@ pub(super) static KEYS: &[Key] = &[
     honour("nacre.forwarded.trust", |s, v| put(&mut s.http.trusted_forwarders, read::networks(v))),
     // The process.
     honour("nacre.stop.grace-ms", |s, v| put(&mut s.stop_grace, read::millis(v, 0..=600_000))),
+    honour("nacre.drain.timeout-ms", |s, v| put(&mut s.drain_timeout, read::millis(v, 0..=600_000))),
     honour("nacre.log.level", |s, v| put(&mut s.log.level, read::log_level(v))),
     honour("nacre.log.format", |s, v| put(&mut s.log.format, read::log_format(v))),
     // Storage, config centre, others.
@@ -267,6 +350,13 @@ pub(super) const REPLACED_BY: &[(&str, &str)] = &[
     ("nacos.naming.empty-service.clean.period-time-ms", "nacos.naming.clean.empty-service.interval"),
     ("nacos.naming.push.pushTaskDelay", "nacre.push.interval-ms"),
     ("nacos.inetutils.ip-address", "nacos.server.ip"),
+    ("nacos.naming.distro.taskDispatchPeriod", "nacos.core.protocol.distro.data.sync.delayMs"),
+    ("nacos.naming.distro.syncRetryDelay", "nacos.core.protocol.distro.data.sync.retryDelayMs"),
+    ("nacos.naming.distro.loadDataRetryDelayMillis", "nacos.core.protocol.distro.data.load.retryDelayMs"),
+    (
+        "nacos.core.protocol.distro.data.verify_interval_ms",
+        "nacos.core.protocol.distro.data.verify.intervalMs",
+    ),
 ];
 
 /// The row of a key as it was written, and its index if it is an item of a list (`key[3]`).

@@ -10,6 +10,7 @@
 //! [`crate::config::load`] decides and is pure but for the file reader it is given; [`crate::config::own_address::find`]
 //! asks the machine. Source: `conf/application.properties` of Nacos 1.4.8, its start script, its container image.
 
+mod cluster_settings;
 mod environment;
 mod files;
 mod findings;
@@ -22,11 +23,15 @@ mod settings;
 mod sources;
 mod values;
 
+pub use cluster_settings::{
+    AddressServerSettings, ClusterSettings, DistroSettings, DnsName, ForwardSettings, Lookup, LookupType,
+    Mapping, MemberMeta, MembershipSettings, Secret,
+};
 pub use files::read_file;
 pub use findings::{Notice, Place, SettingError, Severity};
 pub use settings::{
-    HttpSettings, LogFormat, LogSettings, MemberLookup, MembershipSettings, NamingSettings, OwnAddressRules,
-    PushSettings, PushTargets, ServerSettings, Settings,
+    HttpSettings, LogFormat, LogSettings, NamingSettings, OwnAddressRules, PushSettings, PushTargets,
+    ServerSettings, Settings,
 };
 pub use sources::{Loaded, Sources, load};
-pub use values::{ContextPath, Network, Pattern, PushAgent};
+pub use values::{ContextPath, Network, Pattern, PushAgent, Via};

@@ -6,7 +6,10 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use super::values::{ContextPath, Network, Pattern, PushAgent};
+use super::{
+    cluster_settings::{ClusterSettings, DistroSettings, ForwardSettings, MembershipSettings},
+    values::{ContextPath, Network, Pattern, PushAgent},
+};
 
 /// Everything that the operator can decide at start. None of it changes while the server runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +33,15 @@ pub struct Settings {
     /// Whether the node serves alone, and who else there is.
     pub membership: MembershipSettings,
 
+    /// How the node talks to other members, and whom it takes for one.
+    pub cluster: ClusterSettings,
+
+    /// How ephemeral data are brought to the other members.
+    pub distro: DistroSettings,
+
+    /// How writes for services of other members are passed on.
+    pub forward: ForwardSettings,
+
     /// Limits of the HTTP level: sizes, times, connections.
     pub http: HttpSettings,
 
@@ -47,6 +59,11 @@ pub struct Settings {
     /// Milliseconds, default 5,000, from 0 to 600,000. What isn't answered by then is cut off. Above
     /// the grace period of the process manager (Kubernetes: 30 s) it has no effect.
     pub stop_grace: Duration,
+
+    /// How long a node that leaves a cluster may take to hand over what it owns (`nacre.drain.timeout-ms`).
+    ///
+    /// Milliseconds, default 5,000, from 0 to 600,000; before [`Self::stop_grace`] begins. Then it stops all the same.
+    pub drain_timeout: Duration,
 }
 
 /// The listener and the paths on it.
@@ -105,29 +122,6 @@ pub struct OwnAddressRules {
 
     /// Look for an IPv6 address instead of an IPv4 one (`java.net.preferIPv6Addresses`). Default false.
     pub prefer_ipv6: bool,
-}
-
-/// Who is a member besides this node. Anything but "alone" is refused at start as yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MembershipSettings {
-    /// What was said about serving alone (`nacos.standalone`, `MODE`). Default none: alone, unless
-    /// members are named.
-    pub standalone: Option<bool>,
-
-    /// Where members are looked up (`nacos.core.member.lookup.type`). Default none.
-    pub lookup: Option<MemberLookup>,
-
-    /// Members as `host:port` (`nacos.member.list`, `NACOS_SERVERS`). Default empty.
-    pub member_list: Vec<String>,
-}
-
-/// A way to learn who the members are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberLookup {
-    /// `cluster.conf` in the config folder, or the member list.
-    File,
-    /// A web server that hands out the list.
-    AddressServer,
 }
 
 /// Limits of the HTTP level. Each protects the server from one kind of client.
@@ -231,6 +225,12 @@ pub struct NamingSettings {
     ///
     /// Default 1,000, from 1 to 1,000,000. A further one is answered 400.
     pub max_clusters: usize,
+
+    /// Refuse clients until the data of the other members are loaded (`nacos.naming.data.warmup`).
+    ///
+    /// Default true. False answers at once, with lists that may lack what others have. Without effect on a node that
+    /// serves alone.
+    pub data_warmup: bool,
 }
 
 /// Pushes of changed lists by UDP.
@@ -313,11 +313,15 @@ impl Default for Settings {
             server: ServerSettings::default(),
             own_address: OwnAddressRules::default(),
             membership: MembershipSettings::default(),
+            cluster: ClusterSettings::default(),
+            distro: DistroSettings::default(),
+            forward: ForwardSettings::default(),
             http: HttpSettings::default(),
             naming: NamingSettings::default(),
             push: PushSettings::default(),
             log: LogSettings { level: tracing::Level::INFO, format: LogFormat::Text },
             stop_grace: Duration::from_secs(5),
+            drain_timeout: Duration::from_secs(5),
         }
     }
 }
@@ -361,6 +365,7 @@ impl Default for NamingSettings {
             max_name_bytes: 512,
             max_metadata_bytes: 1024 * 1024,
             max_clusters: 1_000,
+            data_warmup: true,
         }
     }
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    cluster_settings::Lookup,
     environment, files,
     findings::{Notice, Place, SettingError},
     keys::{self, KEYS, Key, REPLACED_BY, Treatment},
@@ -93,7 +94,7 @@ pub fn load(
         settings.data_dir.clone_from(data);
     }
     settings.config_dir = files::config_dir(sources, file.as_deref(), home.as_deref(), &settings.data_dir);
-    loading.check_mode(&settings, read);
+    loading.check_mode(&mut settings, read);
     loading.finish(settings, file)
 }
 
@@ -323,33 +324,56 @@ impl Loading {
         }
     }
 
-    fn check_mode(&mut self, settings: &Settings, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) {
+    fn check_mode(&mut self, settings: &mut Settings, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) {
         let path = settings.config_dir.join("cluster.conf");
-        let place = Place::File { path: path.clone(), line: 0 };
         let has_cluster_conf = match settings.membership.standalone {
             Some(true) => false,
             _ => match read(&path) {
                 Ok(bytes) => mode::names_a_member(&String::from_utf8_lossy(&bytes)),
                 Err(error) if files::is_absent(&error) => false,
                 Err(error) => {
+                    let place = Place::File { path, line: 0 };
                     let reason = format!("can't read the list of members: {error}");
                     self.errors.push(SettingError::new(&place, "", reason));
                     return;
                 }
             },
         };
-        match mode::refusal(&settings.membership, has_cluster_conf) {
-            Some(mode::Refusal::ByKey(name, reason)) => {
-                let row = KEYS.iter().find(|key| key.name == name).expect("mode names rows of the table");
-                if let Some((_, given)) = self.winners(row).pop() {
+        match mode::choose(&settings.membership, has_cluster_conf) {
+            Err(refused) => {
+                if let Some(given) = self.winner(refused.key) {
                     let key = format!("{}={}", given.key, given.value);
-                    self.errors.push(SettingError::new(&given.place, &key, reason));
+                    self.errors.push(SettingError::new(&given.place, &key, refused.reason));
                 }
             }
-            Some(mode::Refusal::ByClusterConf(reason)) => {
-                self.errors.push(SettingError::new(&place, "", reason));
+            Ok(Lookup::Standalone) => self.tell_other_lists(settings, &path, read),
+            Ok(lookup) => {
+                settings.membership.lookup = lookup;
+                self.tell_unheard(settings, lookup);
             }
-            None => self.tell_other_lists(settings, &path, read),
+        }
+    }
+
+    /// What counts of the row of this name.
+    fn winner(&self, name: &str) -> Option<Given> {
+        let row = KEYS.iter().find(|key| key.name == name)?;
+        self.winners(row).pop().map(|(_, given)| given)
+    }
+
+    /// What a node with members is told and doesn't hear.
+    fn tell_unheard(&mut self, settings: &Settings, lookup: Lookup) {
+        let mut unheard = mode::unheard(&settings.membership, lookup);
+        let (name, value) = ("nacos.core.auth.server.identity.key", "nacos.core.auth.server.identity.value");
+        let cluster = &settings.cluster;
+        match (cluster.identity_key.is_some(), cluster.identity_value.is_some()) {
+            (true, false) => unheard.push((name, "proves no member without a value")),
+            (false, true) => unheard.push((value, "proves no member without a key")),
+            _ => {}
+        }
+        for (key, text) in unheard {
+            if let Some(given) = self.winner(key) {
+                self.warnings.push(Notice::warn_at(&given.place, &given.key, text));
+            }
         }
     }
 

@@ -4,7 +4,10 @@
 
 use std::{fmt, net::IpAddr, ops::RangeInclusive, time::Duration};
 
-use super::settings::{LogFormat, MemberLookup, PushTargets};
+use super::{
+    cluster_settings::{DnsName, LookupType, Mapping, Secret},
+    settings::{LogFormat, PushTargets},
+};
 
 /// Why a value isn't taken, as the end of the sentence "KEY: ...".
 pub(super) type Reason = String;
@@ -87,6 +90,15 @@ pub struct PushAgent {
     pub name: String,
     /// Major, minor and patch number of the first version that understands pushes.
     pub minimum: [u32; 3],
+}
+
+/// Where to connect instead of a member's own address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Via {
+    /// The member, spelled as in the list of members.
+    pub member: String,
+    /// `HOST:PORT` of the forwarder.
+    pub target: String,
 }
 
 /// Writes `value` into `slot` if it could be read.
@@ -186,19 +198,24 @@ pub(super) fn own_address(text: &str) -> Result<String, Reason> {
         Ok(IpAddr::V4(address)) => return Ok(address.to_string()),
         Err(_) => {}
     }
-    let label = |label: &str| {
-        !label.is_empty()
-            && label.len() <= 63
-            && label.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
-    };
-    let name = text.strip_suffix('.').unwrap_or(text);
-    if name.len() <= 253 && name.split('.').all(label) {
+    if is_host_name(text) {
         return Ok(text.to_owned());
     }
     if text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
         return Err(format!("expected an address without port (the port is server.port), got {text:?}"));
     }
     Err(format!("expected an IP address or a host name, got {text:?}"))
+}
+
+/// Labels of letters, digits, `-` and `_`; a dot may end it.
+fn is_host_name(text: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && label.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+    };
+    let name = text.strip_suffix('.').unwrap_or(text);
+    name.len() <= 253 && name.split('.').all(label)
 }
 
 /// A regular expression.
@@ -283,12 +300,100 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, Reason> {
 }
 
 /// `file` or `address-server`; any other text counts as not given, as in 1.x.
-pub(super) fn member_lookup(text: &str) -> Option<MemberLookup> {
+pub(super) fn lookup_type(text: &str) -> Option<LookupType> {
     match text {
-        "file" => Some(MemberLookup::File),
-        "address-server" => Some(MemberLookup::AddressServer),
+        "file" => Some(LookupType::File),
+        "address-server" => Some(LookupType::AddressServer),
         _ => None,
     }
+}
+
+/// A host name or IP address, without scheme and port.
+pub(super) fn host(text: &str) -> Result<String, Reason> {
+    if is_host_name(text) || unbracketed(text).parse::<IpAddr>().is_ok() {
+        return own_address(text);
+    }
+    Err(format!("expected a host name or an IP address, without http:// and port, got {text:?}"))
+}
+
+/// Characters of a text that is only shown, at most.
+const LONGEST_SHOWN: usize = 256;
+
+/// A text that is only shown.
+pub(super) fn short_text(text: &str) -> Result<String, Reason> {
+    if text.chars().count() <= LONGEST_SHOWN {
+        return Ok(text.to_owned());
+    }
+    Err(format!("expected at most {LONGEST_SHOWN} characters"))
+}
+
+/// The path of a URL, from its first `/` on, with or without a query.
+pub(super) fn url_path(text: &str) -> Result<String, Reason> {
+    if text.starts_with('/') && text.parse::<http::uri::PathAndQuery>().is_ok() {
+        return Ok(text.to_owned());
+    }
+    Err(format!("expected the path of a URL, such as /nacos/serverlist, got {text:?}"))
+}
+
+/// `NAME` or `NAME:PORT`.
+pub(super) fn dns_name(text: &str) -> Result<DnsName, Reason> {
+    let wrong =
+        || format!("expected NAME or NAME:PORT, such as nacre-headless.default.svc:8848, got {text:?}");
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) => (name, Some(number(port, 1..=u16::MAX).map_err(|_| wrong())?)),
+        None => (text, None),
+    };
+    if is_host_name(name) { Ok(DnsName { name: name.to_owned(), port }) } else { Err(wrong()) }
+}
+
+/// `ADDRESS>HOST:PORT`, each.
+pub(super) fn vias(items: &[String]) -> Result<Vec<Via>, Reason> {
+    items.iter().map(|item| via(item)).collect()
+}
+
+fn via(text: &str) -> Result<Via, Reason> {
+    let wrong = || format!("expected MEMBER>HOST:PORT, such as 10.0.0.2:8848>127.0.0.1:9002, got {text:?}");
+    let (member, target) = text.split_once('>').ok_or_else(wrong)?;
+    let (member, target) = (member.trim(), target.trim());
+    let has_port = |address: &str| {
+        let parts = address.rsplit_once(':');
+        parts.is_some_and(|(name, port)| host(name).is_ok() && number(port, 1..=u16::MAX).is_ok())
+    };
+    if !has_port(member) || !has_port(target) {
+        return Err(wrong());
+    }
+    Ok(Via { member: member.to_owned(), target: target.to_owned() })
+}
+
+/// The name of a header.
+pub(super) fn header_name(text: &str) -> Result<String, Reason> {
+    let wrong = |_| format!("expected the name of a header (letters, digits, -), got {text:?}");
+    text.parse().map(|name: http::HeaderName| name.to_string()).map_err(wrong)
+}
+
+/// The value of a header that nobody may see.
+pub(super) fn header_secret(text: &str) -> Result<Secret, Reason> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Ok(Secret(text.to_owned()));
+    }
+    Err("expected printable ASCII characters, as a header's value has".to_owned())
+}
+
+/// `modulo` or `rendezvous`.
+pub(super) fn mapping(text: &str) -> Result<Mapping, Reason> {
+    match text {
+        "modulo" => Ok(Mapping::Modulo),
+        "rendezvous" => Ok(Mapping::Rendezvous),
+        _ => Err(format!("expected modulo or rendezvous, got {text:?}")),
+    }
+}
+
+/// No delay to a member of Nacos 1.x is shorter: below it many small batches slow it down.
+const LEAST_LEGACY_DELAY: Duration = Duration::from_millis(200);
+
+/// A delay to members of Nacos 1.x in milliseconds, divided by `parts`.
+pub(super) fn legacy_delay(text: &str, parts: u32) -> Result<Duration, Reason> {
+    Ok((millis(text, 0..=600_000)? / parts).max(LEAST_LEGACY_DELAY))
 }
 
 /// Members separated by commas, blanks or both.

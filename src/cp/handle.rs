@@ -37,6 +37,8 @@ pub struct Applied {
 pub struct Handle {
     writer: WriterHandle,
     applied: Applied,
+    /// No member holds the same data.
+    alone: bool,
 }
 
 /// The store can't be used.
@@ -102,7 +104,14 @@ impl Handle {
         let took_ms = applied.clock.now().since(began);
         tracing::info!(records, services = applied.registry.len(), took_ms, "the store is loaded");
         let writer = Writer::spawn(store).map_err(OpenError::Thread)?;
-        Ok(Self { writer, applied })
+        Ok(Self { writer, applied, alone: true })
+    }
+
+    /// The same for a node with members, which don't hear of persistent data yet: what would change them is refused
+    /// ([`WriteError::Members`]) rather than accepted here alone.
+    #[must_use]
+    pub fn among_members(self) -> Self {
+        Self { alone: false, ..self }
     }
 
     /// Lets `decide` say what changes, when all earlier changes within `scope` are applied; ready when its changes
@@ -122,9 +131,12 @@ impl Handle {
         E: From<WriteError> + Send + 'static,
         D: FnOnce(&Applied) -> Result<(Vec<Change>, T), E> + Send + 'static,
     {
-        let applied = self.applied.clone();
+        let (applied, alone) = (self.applied.clone(), self.alone);
         self.writer.submit(scope, move || {
             let (changes, answer) = decide(&applied)?;
+            if !alone && !changes.is_empty() {
+                return Err(WriteError::Members.into());
+            }
             let records = changes.iter().flat_map(Change::records).collect();
             Ok(Decision::new(records, move || {
                 changes.into_iter().for_each(|change| applied.apply(change));

@@ -135,3 +135,18 @@ async fn a_service_that_was_found_empty_too_late_stays_and_is_stored_again() {
     node.register("A", 1.0).await.unwrap();
     assert!(node.applied.registry.get(key().place()).unwrap().state().definition.durable);
 }
+
+#[tokio::test]
+async fn a_node_with_members_changes_nothing_persistent_and_answers_what_changes_nothing() {
+    let disk = FaultyDisk::new(7);
+    let node = start(&disk);
+    node.register("DEFAULT", 1.0).await.unwrap();
+    let before = node.shown();
+    let node = Node { handle: node.handle.among_members(), applied: node.applied };
+    assert!(matches!(node.register("DEFAULT", 2.0).await, Err(WriteError::Members)));
+    let namespace = Namespace { id: "n".into(), name: "n".into(), description: String::new(), place: 0 };
+    assert!(matches!(node.change(Change::Namespace(namespace)).await, Err(WriteError::Members)));
+    let looked = node.handle.submit(Scope::Everything, |_: &Applied| Ok::<_, WriteError>((Vec::new(), 7)));
+    assert_eq!(looked.await.ok(), Some(7));
+    assert_eq!(node.shown(), before);
+}

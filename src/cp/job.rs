@@ -44,6 +44,12 @@ pub enum WriteError {
     #[error("the node is stopping and takes no more writes of persistent data")]
     Stopped,
 
+    /// The node has members, which wouldn't hear of it (503).
+    #[error(
+        "persistent instances, services, clusters, switches and namespaces can't be changed in a cluster: this version keeps them on one node only"
+    )]
+    Members,
+
     /// The disk didn't take it (500); works again when the fault is gone.
     #[error("the change wasn't made: {}", .0.reason())]
     Store(StoreError),

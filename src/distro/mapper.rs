@@ -2,6 +2,7 @@
 //!
 //! Pure. Source: Nacos 1.4.8 naming module, distro mapper; vectors `distro-hash`.
 
+use super::verify::{hash, mix};
 use crate::{
     base::java,
     cluster::{Address, Mapping, Standing, View},
@@ -43,20 +44,6 @@ fn modulo(count: usize, name: &str) -> Option<usize> {
 
 /// The place of the member whose hash together with the name is the highest.
 fn rendezvous(ring: &[Address], name: &str) -> Option<usize> {
-    let weight = |address: &Address| mix(fnv(address.as_str()) ^ fnv(name).rotate_left(32));
+    let weight = |address: &Address| mix(hash(address.as_str().bytes()) ^ hash(name.bytes()).rotate_left(32));
     (0..ring.len()).max_by_key(|&index| (weight(&ring[index]), index))
-}
-
-/// FNV-1a, 64 bits: every member must compute the same, whatever its version.
-fn fnv(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
-/// Spreads a difference in any bit over all others.
-fn mix(mut hash: u64) -> u64 {
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
 }

@@ -15,22 +15,22 @@ pub enum Verdict {
     Gone,
 }
 
-/// Whether it has been silent for longer than its time-out, whatever its health; a marked one never is.
+/// Whether it has been silent for longer than its time-out, whatever its health; a marked one never is, and none until
+/// the `grace` of its service has ended.
 #[must_use]
-pub fn is_silent(instance: &Instance, now: Millis) -> bool {
-    !instance.marked && now.since(instance.last_beat()) > instance.unhealthy_after_ms
+pub fn is_silent(instance: &Instance, now: Millis, grace: Millis) -> bool {
+    !instance.marked && now > instance.last_beat().plus(instance.unhealthy_after_ms).max(grace)
 }
 
 /// Judges one instance at `now`; a silence as long as the time-out is still in time. Time does nothing to a marked one.
 #[must_use]
-pub fn judge(instance: &Instance, now: Millis) -> Verdict {
+pub fn judge(instance: &Instance, now: Millis, grace: Millis) -> Verdict {
     if instance.marked {
         return Verdict::Stays;
     }
-    let silence = now.since(instance.last_beat());
-    if silence > instance.delete_after_ms {
+    if now > instance.last_beat().plus(instance.delete_after_ms).max(grace) {
         Verdict::Gone
-    } else if instance.healthy() && is_silent(instance, now) {
+    } else if instance.healthy() && is_silent(instance, now, grace) {
         Verdict::Unhealthy
     } else {
         Verdict::Stays
@@ -46,7 +46,7 @@ mod tests {
         let metadata = metadata.parse().unwrap();
         let description = Description { metadata, ..Description::new("10.0.0.1", 80, "DEFAULT") };
         let instance = Instance::new(description, InstanceId::Simple, Millis(1_000));
-        judge(&instance, Millis(1_000 + ms))
+        judge(&instance, Millis(1_000 + ms), Millis(0))
     }
 
     #[test]
@@ -62,8 +62,8 @@ mod tests {
         let mut instance =
             Instance::new(Description::new("10.0.0.1", 80, "DEFAULT"), InstanceId::Simple, Millis(0));
         instance.marked = true;
-        assert_eq!(judge(&instance, Millis(1_000_000)), Verdict::Stays);
-        assert!(!is_silent(&instance, Millis(1_000_000)));
+        assert_eq!(judge(&instance, Millis(1_000_000), Millis(0)), Verdict::Stays);
+        assert!(!is_silent(&instance, Millis(1_000_000), Millis(0)));
     }
 
     #[test]
@@ -71,5 +71,14 @@ mod tests {
         assert_eq!(silent_for(1_001, "preserved.heart.beat.timeout=1000"), Verdict::Unhealthy);
         assert_eq!(silent_for(2_001, "preserved.ip.delete.timeout=2000"), Verdict::Gone);
         assert_eq!(silent_for(15_001, "preserved.heart.beat.timeout=soon"), Verdict::Unhealthy);
+    }
+
+    #[test]
+    fn nobody_is_judged_before_the_grace_ends() {
+        let instance =
+            Instance::new(Description::new("10.0.0.1", 80, "DEFAULT"), InstanceId::Simple, Millis(0));
+        let at = |now| judge(&instance, Millis(now), Millis(100_000));
+        assert_eq!((at(100_000), at(100_001)), (Verdict::Stays, Verdict::Gone));
+        assert!(!is_silent(&instance, Millis(100_000), Millis(100_000)));
     }
 }

@@ -58,6 +58,7 @@ fn an_instance_that_beats_in_time_stays_healthy_whatever_is_written_and_swept_me
         registry: Arc::clone(&registry),
         changes,
         switches: Arc::default(),
+        distro: None,
         may_remove: true,
         stats: Arc::default(),
     };

@@ -21,9 +21,10 @@ use crate::{
         burst::Burst,
         clock::{Clock, Millis},
     },
+    distro::Distro,
     model::{
-        Instance, Registry, Service, State, change::Changes, list::is_protected, service::GRID_MS,
-        switches::Switchboard,
+        Instance, Registry, Service, ServiceKey, State, change::Changes, list::is_protected,
+        service::GRID_MS, switches::Switchboard,
     },
 };
 
@@ -53,6 +54,8 @@ pub struct Sweeper {
     /// With `healthCheckEnabled` off nothing expires. Beats are noted all the same, so when it is on again, the next
     /// look takes those that are silent then, and no others.
     pub switches: Arc<Switchboard>,
+    /// The members beside this node, which may know of beats that didn't come here; nothing for a node alone.
+    pub distro: Option<Distro>,
     /// False only marks silent instances unhealthy.
     pub may_remove: bool,
     /// Counts.
@@ -105,6 +108,7 @@ impl Sweeper {
                     let made_at = service.made_at;
                     queue.push(Reverse(Due::after(service, made_at)));
                 }
+                service = settled(self.distro.as_ref()), if self.distro.is_some() => self.judge_settled(&service),
                 () = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(0))), if wait.is_some() => {
                     self.look(&mut queue);
                     // All that came out of the store can be due at once.
@@ -119,8 +123,11 @@ impl Sweeper {
         let now = self.clock.now();
         let late_ms = queue.peek().map_or(0, |Reverse(due)| now.since(due.at));
         if late_ms > FROZEN_MS {
-            tracing::warn!(late_ms, "the process stood still; all instances get their time anew");
-            self.registry.for_each(|service| renew(service, now));
+            // Where there are members, they know better what happened meanwhile.
+            if self.distro.is_none() {
+                tracing::warn!(late_ms, "the process stood still; all instances get their time anew");
+                self.registry.for_each(|service| renew(service, now));
+            }
             // Once for all: what is queued is late by the same pause, and nobody is silent now.
             *queue = queue.drain().map(|Reverse(due)| Reverse(Due::after(due.service, now))).collect();
             return;
@@ -140,18 +147,45 @@ impl Sweeper {
 
     pub(super) fn sweep(&self, service: &Arc<Service>, now: Millis) {
         if self.switches.load().health_check_enabled {
-            self.expire(service, now);
+            match &self.distro {
+                None => self.expire(service, now),
+                Some(distro) if distro.owns(&service.key) && self.finds_silent(service, now) => {
+                    distro.ask(&service.key);
+                }
+                Some(_) => {}
+            }
         }
         service.refresh_checksum();
     }
 
-    fn expire(&self, service: &Arc<Service>, now: Millis) {
-        let state = service.state();
-        let verdict = |instance: &Instance| match judge(instance, now) {
+    /// Judges a service about whose silent instances the members have been asked.
+    fn judge_settled(&self, key: &ServiceKey) {
+        let owned = self.distro.as_ref().is_some_and(|distro| distro.owns(key));
+        if let Some(service) = self.registry.get(key.place()).filter(|_| owned)
+            && self.switches.load().health_check_enabled
+        {
+            self.expire(&service, self.clock.now());
+        }
+    }
+
+    /// Whether there is somebody to be judged.
+    pub fn finds_silent(&self, service: &Service, now: Millis) -> bool {
+        let (state, grace) = (service.state(), service.grace_until());
+        state.ephemeral.iter().any(|instance| self.verdict(instance, now, grace) != Verdict::Stays)
+    }
+
+    fn verdict(&self, instance: &Instance, now: Millis, grace: Millis) -> Verdict {
+        match judge(instance, now, grace) {
             Verdict::Gone if !self.may_remove && instance.healthy() => Verdict::Unhealthy,
             Verdict::Gone if !self.may_remove => Verdict::Stays,
             verdict => verdict,
-        };
+        }
+    }
+
+    /// Judges the instances of a service by their silence, as its owner.
+    pub fn expire(&self, service: &Arc<Service>, now: Millis) {
+        let (state, grace) = (service.state(), service.grace_until());
+        let verdict = |instance: &Instance| self.verdict(instance, now, grace);
         let (mut any_silent, mut gone) = (false, Vec::new());
         for instance in &state.ephemeral {
             match verdict(instance) {
@@ -162,7 +196,7 @@ impl Sweeper {
         }
         if any_silent {
             // Those that go are as silent, and go next.
-            let silent = |instance: &Instance| instance.ephemeral && is_silent(instance, now);
+            let silent = |instance: &Instance| instance.ephemeral && is_silent(instance, now, grace);
             let decide = |instance: &Instance| silent(instance).then_some(false);
             let turned = if looks_the_same(&state, silent) {
                 // No list shows a difference, so no client is told.
@@ -190,6 +224,14 @@ impl Sweeper {
             Some(unlogged) => tracing::info!(service = %service.key, count, unlogged, "{what}"),
             None => tracing::debug!(service = %service.key, count, "{what}"),
         }
+    }
+}
+
+/// The next service that the members were asked about.
+async fn settled(distro: Option<&Distro>) -> ServiceKey {
+    match distro {
+        Some(distro) => distro.next_settled().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -222,7 +264,7 @@ mod tests {
         let changes = Arc::new(Changes::default());
         let registry = Arc::new(Registry::new(Arc::clone(&changes), Limits::default()));
         let (clock, switches, stats) = (clock.clone(), Arc::default(), Arc::default());
-        Sweeper { clock, registry, changes, switches, may_remove: true, stats }
+        Sweeper { clock, registry, changes, switches, distro: None, may_remove: true, stats }
     }
 
     /// The healths of the service's instances after the sweep at this moment.
@@ -390,7 +432,7 @@ mod tests {
             if instance.ip() == "10.0.0.1" && !instance.healthy() {
                 instance.beat(clock.now());
             }
-            is_silent(instance, clock.now()).then_some(false)
+            is_silent(instance, clock.now(), Millis(0)).then_some(false)
         };
         assert_eq!(sweeper.registry.set_health(&service, clock.now(), decide), 1);
         swept(&sweeper);

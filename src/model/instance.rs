@@ -7,7 +7,7 @@
 use std::{
     cmp::Ordering,
     num::NonZero,
-    sync::atomic::{AtomicU64, Ordering as Atomic},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic},
 };
 
 pub use super::key::{Address, InstanceKey};
@@ -82,6 +82,8 @@ pub struct Instance {
     /// Health and stamp in one, so that nobody reads the one without the other: see [`Mark`].
     mark: AtomicU64,
     last_beat: AtomicU64,
+    /// Its owner has said that it is late.
+    late: AtomicBool,
 }
 
 /// An instance's health and the stamp of the write that it comes from.
@@ -169,6 +171,7 @@ impl Instance {
             app: app.map(Into::into),
             mark: AtomicU64::new(Mark { stamp: 0, healthy }.packed()),
             last_beat: AtomicU64::new(now.0),
+            late: AtomicBool::new(false),
         }
     }
 
@@ -246,6 +249,17 @@ impl Instance {
         later
     }
 
+    /// Whether the node that owns its service has said that it is late with its beats.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.late.load(Atomic::Relaxed)
+    }
+
+    /// Notes what the owner of its service says; forgotten when it is written anew.
+    pub fn set_late(&self, late: bool) {
+        self.late.store(late, Atomic::Relaxed);
+    }
+
     /// Whether it has been silent for longer than its delete time-out; a marked one never is.
     #[must_use]
     pub fn is_overdue(&self, now: Millis) -> bool {
@@ -313,6 +327,7 @@ impl Instance {
             own_beat_interval: self.own_beat_interval,
             mark: AtomicU64::new(self.mark().packed()),
             last_beat: AtomicU64::new(self.last_beat().0),
+            late: AtomicBool::new(false),
         }
     }
 

@@ -4,7 +4,10 @@
 //! publish it as the next revision; instances are shared between revisions, so a write costs O(log n).
 //! Source: Nacos 1.4.8 naming module, service; compat files `service-*`.
 
-use std::sync::{Arc, OnceLock, atomic::AtomicBool};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -185,6 +188,8 @@ pub struct Service {
     /// Expiry acts every [`GRID_MS`] from here on.
     pub made_at: Millis,
     state: ArcSwap<State>,
+    /// Until when nobody is judged by silence.
+    grace_until: AtomicU64,
     /// The order of writes; holds whether the service has been removed.
     removed: Mutex<bool>,
     /// A report about it is waiting to be taken.
@@ -229,10 +234,22 @@ impl Service {
             key,
             made_at: now,
             state: ArcSwap::from_pointee(state),
+            grace_until: AtomicU64::new(0),
             removed: Mutex::new(false),
             announced: AtomicBool::new(false),
             announced_local: AtomicBool::new(false),
         })
+    }
+
+    /// Until when silence says nothing about its instances: their beats went to another node until a moment ago.
+    #[must_use]
+    pub fn grace_until(&self) -> Millis {
+        Millis(self.grace_until.load(Ordering::Relaxed))
+    }
+
+    /// Lets nobody be judged by silence until then.
+    pub fn give_grace(&self, until: Millis) {
+        self.grace_until.fetch_max(until.0, Ordering::Relaxed);
     }
 
     /// The newest revision.
@@ -422,7 +439,7 @@ impl Service {
     /// Whether a report about it is waiting to be taken.
     #[cfg(test)]
     pub fn is_announced(&self) -> bool {
-        self.announced.load(std::sync::atomic::Ordering::Acquire)
+        self.announced.load(Ordering::Acquire)
     }
 }
 

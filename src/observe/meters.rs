@@ -3,10 +3,11 @@
 use super::{
     beats::Beats,
     connections::Connections,
+    forwards::Forwards,
     requests::{Label, Requests},
 };
 
-/// Counters of the edges: requests, beats, connections.
+/// Counters of the edges: requests, beats, connections, forwards.
 #[derive(Debug)]
 pub struct Meters {
     /// Answers by route.
@@ -15,6 +16,8 @@ pub struct Meters {
     pub beats: Beats,
     /// Connections.
     pub connections: Connections,
+    /// Writes that are passed on to other members.
+    pub forwards: Forwards,
     /// Held by whoever reads all sizes: one at a time, since it costs a look at every instance.
     pub reading: tokio::sync::Mutex<()>,
 }
@@ -30,6 +33,7 @@ impl Meters {
             requests: Requests::new(routes),
             beats: Beats::default(),
             connections: Connections::default(),
+            forwards: Forwards::default(),
             reading: tokio::sync::Mutex::default(),
         }))
     }

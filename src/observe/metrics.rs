@@ -15,6 +15,9 @@
 //! | `nacre_instances` | gauge | `kind` | registered instances: `ephemeral` or `persistent` |
 //! | `nacre_healthy_instances` | gauge | `kind` | those that are healthy |
 //! | `nacre_beats_total` | counter | `result` | beats: `renewed` an instance, `registered` one, met an `unknown` one |
+//! | `nacre_forwards_total` | counter | `result` | writes of other members' services, by what became of them: `relayed` the owner's answer, done by this node as its `deputy` and others, see [`nacre_middleware::forwarder::Outcome`] |
+//! | `nacre_forward_refusals_total` | counter | `reason` | requests that members passed on and this node refused: a `redirect` of 1.x, too many `hops`, too `late` |
+//! | `nacre_forward_openings_total` | counter | | how often a member stopped answering |
 //! | `nacre_expired_instances_total` | counter | `step` | for want of beats turned `unhealthy`, were `removed` |
 //! | `nacre_push_subscribers` | gauge | | clients that get pushes |
 //! | `nacre_push_waiting` | gauge | | packets that wait for their acknowledgement |
@@ -44,6 +47,7 @@ use prometheus_client::{
 };
 
 use super::{
+    forwards::ForwardReadings,
     readings::{PushReadings, Readings, Sizes, StoreReadings},
     requests::{Answered, BOUNDS, CLASSES},
 };
@@ -101,8 +105,17 @@ impl Readings {
         let healthy = both(ephemeral.healthy, persistent.healthy);
         page.gauges("nacre_healthy_instances", "Instances that are healthy", &healthy)?;
         page.counters_by("nacre_beats", "Beats by what they did", "result", &self.beats)?;
+        self.encode_forwards(page)?;
         let expired = [("unhealthy", self.expired_unhealthy), ("removed", self.expired_removed)];
         page.counters_by("nacre_expired_instances", "Instances whose beats stayed out", "step", &expired)
+    }
+
+    fn encode_forwards(&self, page: &mut Page<'_>) -> fmt::Result {
+        let ForwardReadings { outcomes, refused, opened } = &self.forwards;
+        page.counters_by("nacre_forwards", "Writes of other members' services", "result", outcomes)?;
+        let help = "Requests that members passed on in vain";
+        page.counters_by("nacre_forward_refusals", help, "reason", refused)?;
+        page.counter("nacre_forward_openings", "How often a member stopped answering", *opened)
     }
 
     fn encode_push(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -207,7 +220,13 @@ fn count(metric: &mut MetricEncoder<'_>, value: &impl EncodeCounterValue) -> fmt
 mod tests {
     use std::{collections::BTreeSet, time::Duration};
 
+    use nacre_middleware::{
+        forwarder::{Note, Outcome},
+        loop_guard::Refused,
+    };
+
     use super::*;
+    use crate::observe::forwards::Forwards;
     use crate::observe::{
         readings::{Kind, PushEvents},
         requests::Label,
@@ -220,6 +239,10 @@ mod tests {
             by_bucket: [3, 2, 0, 0, 0, 0, 0, 0, 1],
             took: Duration::from_millis(4_500),
         };
+        let forwards = Forwards::default();
+        forwards.note(Note::Outcome(Outcome::Relayed));
+        forwards.note(Note::Opened("a"));
+        forwards.note_refusal(Refused::Late, [127, 0, 0, 1].into(), "/");
         Readings {
             requests: vec![list],
             connections: 1,
@@ -227,6 +250,7 @@ mod tests {
             ready: true,
             sizes: Sizes { services: 3, ephemeral: Kind { instances: 4, healthy: 2 }, ..Sizes::default() },
             beats: [("renewed", 7), ("registered", 8), ("unknown", 9)],
+            forwards: forwards.read(),
             expired_unhealthy: 10,
             expired_removed: 11,
             push: PushReadings {
@@ -283,6 +307,10 @@ mod tests {
             r#"nacre_instances{kind="persistent"} 0"#,
             r#"nacre_healthy_instances{kind="ephemeral"} 2"#,
             r#"nacre_beats_total{result="registered"} 8"#,
+            r#"nacre_forwards_total{result="relayed"} 1"#,
+            r#"nacre_forwards_total{result="deputy"} 0"#,
+            r#"nacre_forward_refusals_total{reason="late"} 1"#,
+            "nacre_forward_openings_total 1",
             r#"nacre_expired_instances_total{step="unhealthy"} 10"#,
             r#"nacre_expired_instances_total{step="removed"} 11"#,
             "nacre_push_subscribers 17",

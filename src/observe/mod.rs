@@ -11,6 +11,7 @@
 
 pub mod beats;
 pub mod connections;
+pub mod forwards;
 mod lines;
 pub mod logs;
 mod meters;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::requests::Answered;
+use super::{forwards::ForwardReadings, requests::Answered};
 use crate::base::process::Usage;
 
 /// Everything that the metrics show, as it was when somebody looked.
@@ -20,6 +20,8 @@ pub struct Readings {
     pub sizes: Sizes,
     /// Beats by label of what they did.
     pub beats: [(&'static str, u64); 3],
+    /// Writes that are passed on.
+    pub forwards: ForwardReadings,
     /// Instances that turned unhealthy for want of beats.
     pub expired_unhealthy: u64,
     /// Instances that were removed for want of beats.

@@ -10,9 +10,11 @@ use nacre::{
     api::{
         Api, node,
         observe::Sight,
+        ownership::{Ownership, Ring, With},
         routes::{self, Row, Table},
     },
     base::clock::Clock,
+    cluster::{Address, Cluster, Doorkeeper, Peers},
     config::Settings,
     cp::{self, Applied},
     model::{Registry, change::Changes},
@@ -40,6 +42,10 @@ pub struct Node<S> {
     pub cp: cp::Handle,
     /// Of the last answer: what a connection takes for its next request.
     pub spare: HeaderMap,
+    /// Where its requests come from.
+    pub caller: SocketAddr,
+    /// Its members.
+    pub cluster: Cluster,
     table: Arc<Table>,
     service: S,
     folder: Arc<tempfile::TempDir>,
@@ -55,7 +61,23 @@ pub fn start()
 pub fn start_in(
     folder: Arc<tempfile::TempDir>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
-    let settings = Settings { data_dir: folder.path().to_owned(), ..Settings::default() };
+    start_as(
+        Cluster::alone(Address::new("127.0.0.1:8848"), Clock::set(1_796_000_000_000)),
+        Settings::default(),
+        folder,
+        None,
+    )
+}
+
+/// Starts one that has these members and settings; of a cluster where it has a ring.
+pub fn start_as(
+    cluster: Cluster,
+    settings: Settings,
+    folder: Arc<tempfile::TempDir>,
+    ring: Option<Arc<dyn Ring>>,
+) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
+    let settings = Settings { data_dir: folder.path().to_owned(), ..settings };
+    let own = cluster.view().own.clone();
     let (clock, changes) = (Clock::set(1_796_000_000_000), Arc::new(Changes::default()));
     let registry = Arc::new(Registry::new(changes, (&settings.naming).into()));
     let applied = Applied {
@@ -86,12 +108,18 @@ pub fn start_in(
         switches: Arc::clone(&applied.switches),
         namespaces: Arc::clone(&applied.namespaces),
         cp: cp::Handle::open(&settings.data_dir, applied).unwrap(),
-        own_address: "127.0.0.1:8848".into(),
+        peers: Peers::new(own.clone(), &settings),
+        cluster: cluster.clone(),
+        doorkeeper: Doorkeeper::new(&settings.cluster),
+        distro: None,
+        own_address: own.as_str().into(),
         settings: Arc::new(settings),
     });
     let (table, cp) = (Arc::new(Table::new("/nacos")), api.cp.clone());
-    let service = stack::v1(api, limits);
-    Node { registry, clock, cp, spare: HeaderMap::new(), table, service, folder }
+    let forwarder = stack::forwarder(&api, Ownership::new(ring, With::of(&api)));
+    let service = stack::v1(api, limits, forwarder);
+    let caller = SocketAddr::from(([127, 0, 0, 1], 50_000));
+    Node { registry, clock, cp, spare: HeaderMap::new(), caller, cluster, table, service, folder }
 }
 
 impl<S: Clone> Node<S> {
@@ -100,7 +128,8 @@ impl<S: Clone> Node<S> {
         let (table, service, folder) =
             (Arc::clone(&self.table), self.service.clone(), Arc::clone(&self.folder));
         let (registry, clock, cp) = (Arc::clone(&self.registry), self.clock.clone(), self.cp.clone());
-        Self { registry, clock, cp, spare: HeaderMap::new(), table, service, folder }
+        let (caller, cluster) = (self.caller, self.cluster.clone());
+        Self { registry, clock, cp, spare: HeaderMap::new(), caller, cluster, table, service, folder }
     }
 }
 
@@ -131,7 +160,7 @@ where
 
     /// The answer; must be called within a runtime where a body comes or something is stored.
     pub async fn send(&mut self, request: Sent) -> V1Response {
-        let (facts, peer) = (self.table.find(&request), SocketAddr::from(([127, 0, 0, 1], 50_000)));
+        let (facts, peer) = (self.table.find(&request), self.caller);
         match self.service.call(Routed { request, peer, facts }).await {
             Ok(response) => response,
             Err(never) => match never {},

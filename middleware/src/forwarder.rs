@@ -1,0 +1,526 @@
+//! Passes writes on to the owners of their services, and knows what to do when an owner doesn't take one.
+//!
+//! | what comes of it | what the client gets |
+//! | --- | --- |
+//! | an answer | that answer |
+//! | nobody is there, or the connection ends before an answer's first byte | the membership is told; the owner is worked out anew and the write goes there, or is done here; once |
+//! | nothing within the time-out | 503; it may have been done, so it isn't sent again |
+//! | the peer is suspect or open, all members are Nacre | this node stands in for it |
+//! | the peer is open, some member is 1.x | 503, but for one write a second, which is sent |
+//! | as many as may are under way | 503 |
+//! | the peer says that it isn't the owner | all Nacre: 503; else done here and pushed to all members |
+//! | the peer says that it came too late | all Nacre: this node stands in for it; else 503 |
+//!
+//! Writes name what they change, so that it makes no difference whether one is done twice.
+
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, join_all};
+use http::{HeaderValue, Request, Response, StatusCode};
+use tokio::sync::Notify;
+use tower_service::Service;
+
+use crate::{
+    Call, V1Response,
+    breaker::{Admission, Bounds, End, Ticket, Turn, Verdict},
+    distro_filter::{Owner, Ownership, Target},
+    lateness::Sent,
+    loop_guard::PEER,
+    outgoing::{self, MOST_LINE_BYTES, Outgoing, Own, Parameters, TooLong},
+    peers::{Peer, Peers},
+    refusal::{State, refusal, unavailable, unavailable_in},
+};
+
+/// How often an open Nacre peer is asked whether it answers again.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// What it is asked for: an entry of Nacre's own that always answers.
+const PROBE_PATH: &str = "/livez";
+/// A peer refuses what is so much younger than the time at which this node may do it itself: for the clocks' grain.
+const MARGIN: Duration = Duration::from_millis(5);
+/// To the owner, and to the next one.
+const MOST_SENDS: usize = 2;
+
+/// Why a request to a peer has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nobody is there.
+    Refused,
+    /// The connection ended before the first byte of an answer. A client that keeps connections must have tried a new one.
+    Closed,
+    /// No answer in time.
+    TimedOut,
+    /// Anything else, for people.
+    Other(String),
+}
+
+/// Knows the cluster, and takes note of what becomes of requests to its members.
+pub trait Members: Clone + Send + Sync + 'static {
+    /// Whether this is the address of a member.
+    fn is_listed(&self, address: &str) -> bool;
+
+    /// A member takes no connections, or serves nobody at the moment: it owns nothing from now on.
+    fn refused(&self, address: &str);
+
+    /// A member answers; told once a second at most.
+    fn answers(&self, address: &str);
+
+    /// This node's monotonic clock, in milliseconds.
+    fn now_ms(&self) -> u64;
+
+    /// What happened, for logs and metrics.
+    fn note(&self, note: Note<'_>);
+}
+
+/// Knows the writes that are passed on.
+pub trait Writes<F>: Ownership<F> + Parameters<F> {
+    /// Whether the caller is believed what `X-Forwarded-For` says.
+    fn is_believed(&self, call: &Call<F>) -> bool;
+
+    /// What must be done before a write of our own that a Nacre peer has passed on, if anything.
+    ///
+    /// The peer may know what this node doesn't yet: a beat for an instance that is unknown here waits for its datum.
+    fn prepare(&self, call: &Call<F>) -> Option<BoxFuture<'static, ()>>;
+
+    /// Called before this node does a write that is another's; what it gives is run when it has been done well.
+    fn stand_in(&self, call: &Call<F>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>>;
+}
+
+/// Why this node does a write that is another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandIn {
+    /// The owner doesn't answer; all members are Nacre and merge what both do.
+    Deputy,
+    /// Two members disagree about the owner, and some member is 1.x: it must be pushed to all, whoever owns it.
+    Disagreement,
+}
+
+/// What became of a write that was another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The owner's answer went back.
+    Relayed,
+    /// This node stood in for an owner that doesn't answer.
+    Deputy,
+    /// The owner was gone, and this node is the next.
+    Moved,
+    /// The members disagree; done here.
+    Settled,
+    /// The members disagree; 503.
+    Disagreed,
+    /// No answer in time; 503.
+    TimedOut,
+    /// The owner is known not to answer; 503.
+    Unanswering,
+    /// As many as may were under way; 503.
+    Full,
+    /// Neither the owner nor the next one took it, or there is none; 503.
+    Unreachable,
+    /// It doesn't fit into a request to a 1.x member; 413.
+    TooLarge,
+}
+
+impl Outcome {
+    /// All.
+    pub const ALL: [Self; 10] = [
+        Self::Relayed,
+        Self::Deputy,
+        Self::Moved,
+        Self::Settled,
+        Self::Disagreed,
+        Self::TimedOut,
+        Self::Unanswering,
+        Self::Full,
+        Self::Unreachable,
+        Self::TooLarge,
+    ];
+
+    /// As a label of metrics.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Relayed => "relayed",
+            Self::Deputy => "deputy",
+            Self::Moved => "moved",
+            Self::Settled => "settled",
+            Self::Disagreed => "disagreed",
+            Self::TimedOut => "timed_out",
+            Self::Unanswering => "unanswering",
+            Self::Full => "full",
+            Self::Unreachable => "unreachable",
+            Self::TooLarge => "too_large",
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note<'a> {
+    /// To a write.
+    Outcome(Outcome),
+    /// This peer's breaker opened: it counts as slow.
+    Opened(&'a str),
+    /// This peer answers again.
+    Closed(&'a str),
+    /// This peer isn't the owner as it sees things.
+    Disagrees(&'a str),
+    /// A request to this peer failed, and says nothing of it.
+    Failed(&'a str, &'a str),
+}
+
+/// Sends writes to peers; clones share connections and breakers.
+#[derive(Debug)]
+pub struct Forwarder<M, C> {
+    shared: Arc<Shared<M>>,
+    client: C,
+}
+
+impl<M, C: Clone> Clone for Forwarder<M, C> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), client: self.client.clone() }
+    }
+}
+
+#[derive(Debug)]
+struct Shared<M> {
+    members: M,
+    own: Own,
+    timeout: Duration,
+    peers: Peers,
+    opened: Notify,
+}
+
+/// What came of sending a write to a peer.
+enum Attempt {
+    /// That is the answer.
+    Answer(V1Response, Outcome),
+    /// The peer is gone, and hasn't done it.
+    Gone,
+    /// This node shall do it in the peer's place.
+    StandIn(StandIn),
+}
+
+impl<M, C> Forwarder<M, C>
+where
+    M: Members,
+    C: Service<Outgoing, Response = Response<Bytes>, Error = Fault> + Clone,
+{
+    /// One that has sent nothing yet. `client` must make whatever connections it needs.
+    #[must_use]
+    pub fn new(members: M, client: C, own: Own, bounds: Bounds) -> Self {
+        let peers = Peers::new(bounds);
+        let shared = Shared { members, own, timeout: bounds.timeout, peers, opened: Notify::new() };
+        Self { shared: Arc::new(shared), client }
+    }
+
+    pub(crate) fn members(&self) -> &M {
+        &self.shared.members
+    }
+
+    /// The addresses of members that don't answer: what this node's reports call slow.
+    #[must_use]
+    pub fn slow(&self) -> Vec<Arc<str>> {
+        let open = self.shared.peers.open(|address| self.members().is_listed(address));
+        open.iter().map(|peer| Arc::clone(&peer.address)).collect()
+    }
+
+    /// Asks open Nacre peers once a second whether they answer again; to be run for as long as writes are passed on.
+    ///
+    /// No write waits for that: while a peer is open, this node stands in for it.
+    pub async fn probe(self) -> Infallible {
+        loop {
+            let open = self.shared.peers.open(|address| self.members().is_listed(address));
+            let probed: Vec<_> =
+                open.iter().filter(|peer| peer.is_nacre()).map(|peer| self.ask(peer)).collect();
+            if probed.is_empty() {
+                self.shared.opened.notified().await;
+            } else {
+                tokio::join!(tokio::time::sleep(PROBE_EVERY), join_all(probed));
+            }
+        }
+    }
+
+    async fn ask(&self, peer: &Peer) {
+        let mut request = Request::new(Bytes::new());
+        *request.uri_mut() = http::Uri::from_static(PROBE_PATH);
+        request.headers_mut().insert(PEER.clone(), HeaderValue::from_static("1"));
+        let outgoing = Outgoing { to: Arc::clone(&peer.address), request, long_target: None };
+        let answer =
+            tokio::time::timeout(self.shared.timeout, call_ready(self.client.clone(), outgoing)).await;
+        if matches!(answer, Ok(Ok(_))) {
+            let turn = peer.breaker.lock().answered(now());
+            self.turned(peer, turn);
+        }
+    }
+
+    /// Passes a write of `target`'s on, or does it here with `inner` where that is right. `hops`: how many Nacre nodes
+    /// have passed it on before.
+    pub(crate) async fn pass_on<F, S>(&self, inner: S, call: Call<F>, target: Target, hops: u8) -> V1Response
+    where
+        M: Writes<F>,
+        S: Service<Call<F>, Response = V1Response, Error = Infallible>,
+    {
+        let mut target = target;
+        for _ in 0..MOST_SENDS {
+            match self.send(&call, &target, hops.saturating_add(1)).await {
+                Attempt::Answer(response, outcome) => return self.noted(response, outcome),
+                Attempt::StandIn(why) => return self.stand_in(inner, call, why).await,
+                Attempt::Gone => self.members().refused(&target.address),
+            }
+            match self.members().owner(&call) {
+                Owner::Peer(next) => target = next,
+                Owner::Nobody(standstill) => return self.noted(standstill.answer(), Outcome::Unreachable),
+                Owner::Here | Owner::Alone => return self.noted(done(inner, call).await, Outcome::Moved),
+            }
+        }
+        let text =
+            "neither the owner of this service nor the next one can be reached, please try again later";
+        self.noted(unavailable(text), Outcome::Unreachable)
+    }
+
+    fn noted(&self, response: V1Response, outcome: Outcome) -> V1Response {
+        self.members().note(Note::Outcome(outcome));
+        response
+    }
+
+    async fn stand_in<F, S>(&self, inner: S, call: Call<F>, why: StandIn) -> V1Response
+    where
+        M: Writes<F>,
+        S: Service<Call<F>, Response = V1Response, Error = Infallible>,
+    {
+        let then = self.members().stand_in(&call, why);
+        let response = done(inner, call).await;
+        if let Some(then) = then.filter(|_| response.status().is_success()) {
+            then();
+        }
+        let outcome = if why == StandIn::Deputy { Outcome::Deputy } else { Outcome::Settled };
+        self.noted(response, outcome)
+    }
+
+    async fn send<F>(&self, call: &Call<F>, target: &Target, hops: u8) -> Attempt
+    where
+        M: Writes<F>,
+    {
+        let (members, has_deputy) = (self.members(), target.all_nacre);
+        let listed = |address: &str| members.is_listed(address);
+        let peer = self.shared.peers.get(&target.address, target.is_nacre, now(), listed);
+        let (admission, patience) = {
+            let mut breaker = peer.breaker.lock();
+            (breaker.admit(now(), has_deputy), breaker.patience())
+        };
+        let ticket = match admission {
+            Admission::Go(ticket) => ticket,
+            Admission::Full => {
+                let text =
+                    "too many requests to the owner of this service are under way, please try again later";
+                return Attempt::Answer(unavailable(text), Outcome::Full);
+            }
+            Admission::Unanswering if has_deputy => return Attempt::StandIn(StandIn::Deputy),
+            Admission::Unanswering => {
+                let text = "the owner of this service does not answer, please try again later";
+                return Attempt::Answer(unavailable(text), Outcome::Unanswering);
+            }
+        };
+        let underway = Underway { forwarder: self, peer: &peer, ticket: Some(ticket) };
+        let surely = if has_deputy { patience.saturating_sub(MARGIN) } else { self.shared.timeout };
+        let Ok(outgoing) = self.compose(call, target, hops, surely) else {
+            return Attempt::Answer(too_large(), Outcome::TooLarge);
+        };
+        match underway.answer(outgoing, patience, has_deputy).await {
+            Some(answer) => self.judge(answer, target),
+            None => Attempt::StandIn(StandIn::Deputy),
+        }
+    }
+
+    fn compose<F>(
+        &self,
+        call: &Call<F>,
+        target: &Target,
+        hops: u8,
+        surely: Duration,
+    ) -> Result<Outgoing, TooLong>
+    where
+        M: Writes<F>,
+    {
+        let (members, own) = (self.members(), &self.shared.own);
+        let is_believed = members.is_believed(call);
+        if !target.is_nacre {
+            return outgoing::to_legacy(call, members, target, own, is_believed);
+        }
+        let patience_ms = u64::try_from(surely.as_millis()).unwrap_or(u64::MAX);
+        let sent = Sent { process: own.process, at_ms: members.now_ms(), patience_ms };
+        Ok(outgoing::to_nacre(call, target, own, hops, sent, is_believed))
+    }
+
+    /// What an answer, or the want of one, means for the write.
+    fn judge(&self, answer: Result<Response<Bytes>, Fault>, target: &Target) -> Attempt {
+        let (members, address) = (self.members(), &target.address);
+        let unanswered = |text, outcome| Attempt::Answer(unavailable(text), outcome);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(Fault::Refused | Fault::Closed) => return Attempt::Gone,
+            Err(Fault::TimedOut) => {
+                let text = "the owner of this service has not answered in time, please try again later";
+                return unanswered(text, Outcome::TimedOut);
+            }
+            Err(Fault::Other(text)) => {
+                members.note(Note::Failed(address, &text));
+                let text = "the request to the owner of this service failed, please try again later";
+                return unanswered(text, Outcome::Unreachable);
+            }
+        };
+        match State::of(answer.headers()).filter(|_| target.is_nacre) {
+            Some(State::Starting | State::Removed) => Attempt::Gone,
+            Some(State::Late) if target.all_nacre => Attempt::StandIn(StandIn::Deputy),
+            Some(State::Disagreeing) => self.disagreed(target),
+            _ if outgoing::is_redirect(&answer) => self.disagreed(target),
+            _ => Attempt::Answer(outgoing::relayed(answer), Outcome::Relayed),
+        }
+    }
+
+    /// A refusal that speaks of a loop is nothing to a client.
+    fn disagreed(&self, target: &Target) -> Attempt {
+        self.members().note(Note::Disagrees(&target.address));
+        if !target.all_nacre {
+            return Attempt::StandIn(StandIn::Disagreement);
+        }
+        let text = "the members disagree about the owner of this service, please try again later";
+        Attempt::Answer(unavailable_in(State::Disagreeing, text), Outcome::Disagreed)
+    }
+
+    fn turned(&self, peer: &Peer, turn: Option<Turn>) {
+        let (members, address) = (self.members(), &peer.address);
+        match turn {
+            None => return,
+            Some(Turn::Opened) => {
+                members.note(Note::Opened(address));
+                self.shared.opened.notify_one();
+                return;
+            }
+            Some(Turn::Closed) => members.note(Note::Closed(address)),
+            Some(Turn::Answers) => {}
+        }
+        members.answers(address);
+    }
+}
+
+/// A request under way; whoever drops it before its end has abandoned it.
+struct Underway<'a, M, C>
+where
+    M: Members,
+    C: Service<Outgoing, Response = Response<Bytes>, Error = Fault> + Clone,
+{
+    forwarder: &'a Forwarder<M, C>,
+    peer: &'a Peer,
+    ticket: Option<Ticket>,
+}
+
+impl<M, C> Underway<'_, M, C>
+where
+    M: Members,
+    C: Service<Outgoing, Response = Response<Bytes>, Error = Fault> + Clone,
+{
+    /// The peer's answer; nothing where the request was taken from it.
+    async fn answer(
+        mut self,
+        outgoing: Outgoing,
+        patience: Duration,
+        has_deputy: bool,
+    ) -> Option<Result<Response<Bytes>, Fault>> {
+        let mut answering = pin!(call_ready(self.forwarder.client.clone(), outgoing));
+        let start = tokio::time::Instant::now();
+        let deadline = start + self.forwarder.shared.timeout;
+        let mut next_look = pin!(tokio::time::sleep_until(deadline.min(start + patience)));
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = answering.as_mut() => break answer,
+                () = next_look.as_mut() => {}
+            }
+            let now = tokio::time::Instant::now();
+            if now >= deadline {
+                break Err(Fault::TimedOut);
+            }
+            match self.outlasted(now.into_std(), has_deputy) {
+                Verdict::Wait => next_look.as_mut().reset(deadline),
+                Verdict::LookAgain => next_look.as_mut().reset(deadline.min(now + patience)),
+                Verdict::Recall => {
+                    self.end(End::Recalled);
+                    return None;
+                }
+            }
+        };
+        self.end(match &answer {
+            Ok(_) => End::Answered,
+            Err(Fault::TimedOut) => End::TimedOut,
+            Err(_) => End::Broken,
+        });
+        Some(answer)
+    }
+
+    fn outlasted(&mut self, now: Instant, has_deputy: bool) -> Verdict {
+        match &mut self.ticket {
+            Some(ticket) => self.peer.breaker.lock().outlasted(now, ticket, has_deputy),
+            None => Verdict::Wait,
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        if let Some(ticket) = self.ticket.take() {
+            let turn = self.peer.breaker.lock().ended(now(), ticket, end);
+            self.forwarder.turned(self.peer, turn);
+        }
+    }
+}
+
+impl<M, C> Drop for Underway<'_, M, C>
+where
+    M: Members,
+    C: Service<Outgoing, Response = Response<Bytes>, Error = Fault> + Clone,
+{
+    fn drop(&mut self) {
+        self.end(End::Abandoned);
+    }
+}
+
+/// Waits until the client takes a request, then sends it.
+async fn call_ready<C>(mut client: C, outgoing: Outgoing) -> Result<Response<Bytes>, Fault>
+where
+    C: Service<Outgoing, Response = Response<Bytes>, Error = Fault>,
+{
+    poll_fn(|cx| client.poll_ready(cx)).await?;
+    client.call(outgoing).await
+}
+
+/// Does a write here.
+async fn done<F, S>(mut inner: S, call: Call<F>) -> V1Response
+where
+    S: Service<Call<F>, Response = V1Response, Error = Infallible>,
+{
+    match inner.call(call).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+fn too_large() -> V1Response {
+    let text = format!(
+        "the parameters have more than {MOST_LINE_BYTES} bytes, which the owner of this service can not take"
+    );
+    refusal(StatusCode::PAYLOAD_TOO_LARGE, &text)
+}
+
+/// The runtime's clock, which tests may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+#[path = "forwarder_tests.rs"]
+mod tests;

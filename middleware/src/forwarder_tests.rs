@@ -1,0 +1,555 @@
+//! Writes through filter, guard and forwarder with a fake cluster, a fake client and paused time.
+
+use std::{
+    collections::VecDeque,
+    future::pending,
+    net::SocketAddr,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use futures_util::future::FutureExt as _;
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use super::*;
+use crate::{
+    Facts, V1Body,
+    distro_filter::{DistroFilterLayer, Standstill},
+    forward::ForwardLayer,
+};
+
+const BOUNDS: Bounds =
+    Bounds { max_in_flight: 20, timeout: Duration::from_secs(2), suspect_after: Duration::from_millis(30) };
+const OTHER: &str = "10.0.0.2:8848";
+const THIRD: &str = "10.0.0.3:8848";
+
+#[derive(Clone, Copy, Debug)]
+struct Write;
+
+impl Facts for Write {
+    fn is_dressed(&self) -> bool {
+        true
+    }
+    fn is_naming(&self) -> bool {
+        true
+    }
+    fn reads_body(&self) -> bool {
+        true
+    }
+    fn is_forwarded(&self) -> bool {
+        true
+    }
+}
+
+/// A cluster whose owners are what a test says: the first, and after each refusal the next.
+#[derive(Clone)]
+struct Cluster(Arc<Told>);
+
+struct Told {
+    owners: parking_lot::Mutex<VecDeque<Owner>>,
+    happened: parking_lot::Mutex<Vec<String>>,
+    listed: parking_lot::Mutex<Vec<&'static str>>,
+    /// A call of ours that was passed on waits for this.
+    prepares: bool,
+    /// Of one more parameter.
+    parameter_bytes: AtomicUsize,
+}
+
+impl Cluster {
+    fn new(owners: impl IntoIterator<Item = Owner>) -> Self {
+        Self::preparing(owners, false)
+    }
+
+    fn preparing(owners: impl IntoIterator<Item = Owner>, prepares: bool) -> Self {
+        Self(Arc::new(Told {
+            owners: parking_lot::Mutex::new(owners.into_iter().collect()),
+            happened: parking_lot::Mutex::default(),
+            listed: parking_lot::Mutex::new(vec![OTHER, THIRD]),
+            prepares,
+            parameter_bytes: AtomicUsize::new(0),
+        }))
+    }
+
+    fn happens(&self, what: impl Into<String>) {
+        self.0.happened.lock().push(what.into());
+    }
+
+    fn happened(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.happened.lock())
+    }
+}
+
+impl Ownership<Write> for Cluster {
+    fn owner(&self, _: &Call<Write>) -> Owner {
+        self.0.owners.lock().front().cloned().unwrap()
+    }
+}
+
+impl Parameters<Write> for Cluster {
+    fn parameters(&self, call: &Call<Write>, each: &mut dyn FnMut(&str, &str)) {
+        match self.0.parameter_bytes.load(Relaxed) {
+            0 => {}
+            bytes => each("metadata", &"x".repeat(bytes)),
+        }
+        for pair in call.head.uri.query().unwrap_or_default().split('&') {
+            let (name, value) = pair.split_once('=').unwrap();
+            each(name, value);
+        }
+    }
+}
+
+impl Members for Cluster {
+    fn is_listed(&self, address: &str) -> bool {
+        self.0.listed.lock().contains(&address)
+    }
+    fn refused(&self, address: &str) {
+        self.happens(format!("refused {address}"));
+        let mut owners = self.0.owners.lock();
+        if owners.len() > 1 {
+            owners.pop_front();
+        }
+    }
+    fn answers(&self, address: &str) {
+        self.happens(format!("{address} answers"));
+    }
+    fn now_ms(&self) -> u64 {
+        7
+    }
+    fn note(&self, note: Note<'_>) {
+        self.happens(format!("{note:?}"));
+    }
+}
+
+impl Writes<Write> for Cluster {
+    fn is_believed(&self, _: &Call<Write>) -> bool {
+        false
+    }
+    fn prepare(&self, _: &Call<Write>) -> Option<BoxFuture<'static, ()>> {
+        let cluster = self.clone();
+        self.0.prepares.then(|| async move { cluster.happens("prepared") }.boxed())
+    }
+    fn stand_in(&self, _: &Call<Write>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>> {
+        self.happens(format!("stands in: {why:?}"));
+        let cluster = self.clone();
+        Some(Box::new(move || cluster.happens("pushed")))
+    }
+}
+
+impl crate::loop_guard::Guard<Write> for Cluster {
+    fn is_peer(&self, call: &Call<Write>) -> bool {
+        call.peer.port() == 1
+    }
+    fn now_ms(&self) -> u64 {
+        Members::now_ms(self)
+    }
+    fn error_document(&self, _: &Call<Write>, status: StatusCode, message: &str) -> V1Response {
+        let mut response = Response::new(V1Body::sized(message.to_owned()));
+        *response.status_mut() = status;
+        response
+    }
+    fn note_refusal(&self, _: &Call<Write>, _: crate::loop_guard::Refused) {}
+}
+
+/// What a peer does with a request.
+#[derive(Clone, Debug)]
+enum Does {
+    /// Answers after so long.
+    Answer(Duration, u16, &'static [(&'static str, &'static str)], &'static str),
+    Fail(Fault),
+    /// Never says anything.
+    Hang,
+}
+
+const OK: Does = Does::Answer(Duration::from_millis(1), 200, &[("content-type", "text/plain")], "ok");
+
+type Script = Arc<dyn Fn(&Outgoing) -> Does + Send + Sync>;
+
+/// A client that does what a script says and keeps what it was given.
+#[derive(Clone)]
+struct Wire {
+    script: Script,
+    sent: Arc<parking_lot::Mutex<Vec<Outgoing>>>,
+}
+
+impl Wire {
+    fn new(script: impl Fn(&Outgoing) -> Does + Send + Sync + 'static) -> Self {
+        Self { script: Arc::new(script), sent: Arc::default() }
+    }
+
+    /// Where requests went to.
+    fn targets(&self) -> Vec<String> {
+        self.sent.lock().iter().map(|sent| sent.to.to_string()).collect()
+    }
+}
+
+impl Service<Outgoing> for Wire {
+    type Response = Response<Bytes>;
+    type Error = Fault;
+    type Future = BoxFuture<'static, Result<Response<Bytes>, Fault>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Fault>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, outgoing: Outgoing) -> Self::Future {
+        let does = (self.script)(&outgoing);
+        self.sent.lock().push(outgoing);
+        async move {
+            match does {
+                Does::Answer(after, status, headers, body) => {
+                    tokio::time::sleep(after).await;
+                    let mut answer = Response::builder().status(status);
+                    for (name, value) in headers {
+                        answer = answer.header(*name, *value);
+                    }
+                    Ok(answer.body(Bytes::from_static(body.as_bytes())).unwrap())
+                }
+                Does::Fail(fault) => Err(fault),
+                Does::Hang => pending().await,
+            }
+        }
+        .boxed()
+    }
+}
+
+fn peer(address: &str, is_nacre: bool, all_nacre: bool) -> Owner {
+    Owner::Peer(Target { address: address.into(), is_nacre, all_nacre })
+}
+
+fn nacre(address: &str) -> Owner {
+    peer(address, true, true)
+}
+
+fn legacy(address: &str) -> Owner {
+    peer(address, false, false)
+}
+
+/// A node of the three layers.
+struct Node {
+    cluster: Cluster,
+    wire: Wire,
+    forwarder: Forwarder<Cluster, Wire>,
+}
+
+impl Node {
+    fn new(cluster: Cluster, script: impl Fn(&Outgoing) -> Does + Send + Sync + 'static) -> Self {
+        let wire = Wire::new(script);
+        let own = Own {
+            address: HeaderValue::from_static("10.0.0.1:8848"),
+            process: 10,
+            headers: http::HeaderMap::new(),
+        };
+        let forwarder = Forwarder::new(cluster.clone(), wire.clone(), own, BOUNDS);
+        Self { cluster, wire, forwarder }
+    }
+
+    fn send_with(&self, headers: &[(&'static str, &str)]) -> impl Future<Output = (u16, String)> + use<> {
+        let cluster = self.cluster.clone();
+        let endpoint = service_fn(move |call: Call<Write>| {
+            cluster.happens(format!("done {}", call.head.method));
+            async { Ok::<_, Infallible>(Response::new(V1Body::sized("done here"))) }
+        });
+        let inner = ForwardLayer::new(self.forwarder.clone()).layer(endpoint);
+        let inner = crate::loop_guard::LoopGuardLayer::new(self.cluster.clone()).layer(inner);
+        let stack = DistroFilterLayer::new(self.cluster.clone()).layer(inner);
+        let mut request = Request::put("/nacos/v1/ns/instance?serviceName=a");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let head = request.body(()).unwrap().into_parts().0;
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        async move {
+            let answer = stack.oneshot(Call { head, body: Bytes::new(), peer, facts: Write }).await.unwrap();
+            (answer.status().as_u16(), String::from_utf8(answer.body().bytes().to_vec()).unwrap())
+        }
+    }
+
+    async fn send(&self) -> (u16, String) {
+        self.send_with(&[]).await
+    }
+
+    /// Sends a write every so often for a while; gives each status with the time it took, in milliseconds.
+    async fn send_every(&self, gap: Duration, count: u32) -> Vec<(u16, u64)> {
+        let start = tokio::time::Instant::now();
+        let sends = (0..count).map(|number| {
+            let at = start + gap * number;
+            async move {
+                tokio::time::sleep_until(at).await;
+                let (status, _) = self.send().await;
+                (status, u64::try_from(at.elapsed().as_millis()).unwrap())
+            }
+        });
+        join_all(sends).await
+    }
+}
+
+fn texts(happened: &[&str]) -> Vec<String> {
+    happened.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_owners_answer_goes_back() {
+    let node = Node::new(Cluster::new([nacre(OTHER)]), |_| {
+        Does::Answer(Duration::from_millis(1), 404, &[("content-type", "application/json")], "{}")
+    });
+    assert_eq!(node.send().await, (404, "{}".into()));
+    assert_eq!(node.wire.targets(), [OTHER]);
+    assert_eq!(node.cluster.happened(), texts(&["10.0.0.2:8848 answers", "Outcome(Relayed)"]));
+    let sent = node.wire.sent.lock().remove(0).request;
+    assert_eq!(
+        (&sent.headers()["x-nacre-hops"], &sent.headers()["x-nacre-sent"]),
+        (&HeaderValue::from_static("1"), &HeaderValue::from_static("a.7.25"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_ours_or_nobodys_is_sent_nowhere() {
+    for (owner, status, text) in [
+        (Owner::Alone, 200, "done here"),
+        (Owner::Here, 200, "done here"),
+        (Owner::Nobody(Standstill { state: State::Removed, text: "gone" }), 503, "caused: gone;"),
+    ] {
+        let node = Node::new(Cluster::new([owner]), |_| OK);
+        assert_eq!(node.send().await, (status, text.into()));
+        assert!(node.wire.targets().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_is_there_it_goes_once_to_the_next_owner_or_is_done_here() {
+    for fault in [Fault::Refused, Fault::Closed] {
+        let gone = move |sent: &Outgoing| if *sent.to == *OTHER { Does::Fail(fault.clone()) } else { OK };
+        let node = Node::new(Cluster::new([nacre(OTHER), nacre(THIRD)]), gone.clone());
+        assert_eq!(node.send().await, (200, "ok".into()));
+        assert_eq!(node.wire.targets(), [OTHER, THIRD]);
+        assert_eq!(node.cluster.happened()[0], "refused 10.0.0.2:8848");
+
+        let node = Node::new(Cluster::new([legacy(OTHER), Owner::Here]), gone);
+        assert_eq!(node.send().await, (200, "done here".into()));
+        assert_eq!(node.cluster.happened(), texts(&["refused 10.0.0.2:8848", "done PUT", "Outcome(Moved)"]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_second_owner_it_is_a_503() {
+    let node =
+        Node::new(Cluster::new([nacre(OTHER), nacre(THIRD), Owner::Here]), |_| Does::Fail(Fault::Refused));
+    assert_eq!(node.send().await, (200, "done here".into()));
+    let node =
+        Node::new(Cluster::new([nacre(OTHER), nacre(THIRD), nacre(OTHER)]), |_| Does::Fail(Fault::Refused));
+    assert_eq!(node.send().await.0, 503);
+    assert_eq!(node.wire.targets(), [OTHER, THIRD]);
+    assert_eq!(node.cluster.happened()[2], "Outcome(Unreachable)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nacre_owner_that_serves_nobody_yet_counts_as_gone() {
+    for state in ["starting", "removed"] {
+        let headers: &'static [(&str, &str)] = match state {
+            "starting" => &[("x-nacre-state", "starting")],
+            _ => &[("x-nacre-state", "removed")],
+        };
+        let node = Node::new(Cluster::new([nacre(OTHER), Owner::Here]), move |_| {
+            Does::Answer(Duration::ZERO, 503, headers, "not yet")
+        });
+        assert_eq!(node.send().await, (200, "done here".into()), "{state}");
+        assert!(node.cluster.happened().contains(&"refused 10.0.0.2:8848".into()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_out_is_a_503_and_not_sent_again() {
+    for owner in [nacre(OTHER), legacy(OTHER)] {
+        let node = Node::new(Cluster::new([owner, Owner::Here]), |_| Does::Hang);
+        let start = tokio::time::Instant::now();
+        let (status, text) = node.send().await;
+        assert_eq!((status, start.elapsed()), (503, BOUNDS.timeout));
+        assert!(text.contains("has not answered in time"), "{text}");
+        assert_eq!(node.wire.targets(), [OTHER]);
+        assert_eq!(node.cluster.happened(), texts(&["Outcome(TimedOut)"]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_500_writes_a_second_for_a_hung_owner_three_are_slow_and_the_deputy_does_the_others() {
+    let hangs = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let hanging = Arc::clone(&hangs);
+    let node =
+        Node::new(Cluster::new([nacre(OTHER)]), move |_| if hanging.load(Relaxed) { Does::Hang } else { OK });
+    assert!(
+        node.send_every(Duration::from_millis(2), 500)
+            .await
+            .iter()
+            .all(|(status, took)| (*status, *took) == (200, 1))
+    );
+    node.cluster.happened();
+    hangs.store(true, Relaxed);
+    let answers = node.send_every(Duration::from_millis(2), 30_000).await;
+    let slow: Vec<_> = answers.iter().filter(|(_, took)| *took >= 50).collect();
+    assert_eq!(slow, [&(503, 2_000); 3]);
+    assert_eq!(answers.iter().filter(|(status, _)| *status == 200).count(), 29_997);
+    let happened = node.cluster.happened();
+    let count = |what: &str| happened.iter().filter(|event| *event == what).count();
+    assert_eq!(count("stands in: Deputy"), 29_997);
+    assert_eq!((count("done PUT"), count("pushed"), count("Outcome(Deputy)")), (29_997, 29_997, 29_997));
+    assert_eq!(count(&format!("Opened({OTHER:?})")), 1);
+    assert_eq!(node.forwarder.slow(), [Arc::from(OTHER)]);
+    // Those that came before it was suspect, and no other.
+    assert_eq!(node.wire.targets().len() - 500, 15);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_writes_at_once_for_a_hung_owner_are_done_by_the_deputy_as_soon() {
+    let node = Node::new(Cluster::new([nacre(OTHER)]), |_| Does::Hang);
+    let answers = node.send_every(Duration::ZERO, 18).await;
+    let mut took: Vec<u64> = answers.iter().map(|(_, took)| *took).collect();
+    took.sort_unstable();
+    assert_eq!(took, [[30; 15].as_slice(), &[2_000; 3]].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_finds_out_that_an_open_peer_answers_again() {
+    let hangs = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let hanging = Arc::clone(&hangs);
+    let node =
+        Node::new(Cluster::new([nacre(OTHER)]), move |_| if hanging.load(Relaxed) { Does::Hang } else { OK });
+    let probing = tokio::spawn(node.forwarder.clone().probe());
+    node.send_every(Duration::from_millis(1), 3).await;
+    assert_eq!(node.forwarder.slow().len(), 1);
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(node.forwarder.slow().len(), 1);
+    let probes = node.wire.sent.lock().split_off(3);
+    // Each waits for its time-out, then comes the next.
+    assert_eq!(probes.len(), 5);
+    assert!(probes.iter().all(|probe| probe.request.uri() == "/livez" && probe.request.method() == "GET"));
+    node.cluster.happened();
+    hangs.store(false, Relaxed);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(node.forwarder.slow().len(), 0);
+    assert_eq!(node.cluster.happened(), [format!("Closed({OTHER:?})"), format!("{OTHER} answers")]);
+    assert_eq!(node.send().await, (200, "ok".into()));
+    probing.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_is_no_member_any_more_is_no_longer_slow() {
+    let node = Node::new(Cluster::new([nacre(OTHER)]), |_| Does::Hang);
+    node.send_every(Duration::ZERO, 3).await;
+    assert_eq!(node.forwarder.slow().len(), 1);
+    node.cluster.0.listed.lock().retain(|address| *address != OTHER);
+    assert_eq!(node.forwarder.slow().len(), 0);
+    *node.cluster.0.owners.lock() = [nacre(THIRD)].into();
+    node.send_every(Duration::ZERO, 3).await;
+    assert_eq!(node.forwarder.shared.peers.open(|_| true).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_mixed_ring_an_open_peer_means_503_at_once_but_for_one_a_second() {
+    let node = Node::new(Cluster::new([legacy(OTHER)]), |_| Does::Hang);
+    let first = node.send_every(Duration::ZERO, 3).await;
+    assert_eq!(first, [(503, 2_000); 3]);
+    let answers = node.send_every(Duration::from_millis(100), 50).await;
+    assert_eq!(answers.iter().filter(|answer| **answer == (503, 0)).count(), 46);
+    assert_eq!(answers.iter().filter(|answer| **answer == (503, 2_000)).count(), 4);
+    assert!(!node.cluster.happened().iter().any(|event| event.contains("done")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_the_bound_are_under_way_to_one_peer() {
+    let node = Node::new(Cluster::new([legacy(OTHER)]), |_| Does::Hang);
+    let answers = node.send_every(Duration::ZERO, 25).await;
+    assert_eq!(answers.iter().filter(|answer| **answer == (503, 2_000)).count(), 20);
+    assert_eq!(answers.iter().filter(|answer| **answer == (503, 0)).count(), 5);
+    let full = node.cluster.happened().iter().filter(|event| *event == "Outcome(Full)").count();
+    assert_eq!(full, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clients_end_gives_its_place_back() {
+    let node = Node::new(Cluster::new([legacy(OTHER)]), |_| Does::Hang);
+    for _ in 0..100 {
+        assert!(tokio::time::timeout(Duration::from_millis(10), node.send()).await.is_err());
+    }
+    assert_eq!(node.wire.targets().len(), 100);
+}
+
+const REDIRECT: Does = Does::Answer(
+    Duration::ZERO,
+    400,
+    &[("content-type", "application/json")],
+    r#"{"timestamp":"2026-11-29T20:03:53.668+00:00","status":400,"error":"Bad Request","message":"receive invalid redirect request from peer 127.0.0.1","path":"/nacos/v1/ns/instance"}"#,
+);
+
+#[tokio::test(start_paused = true)]
+async fn the_refusal_of_a_loop_is_not_relayed() {
+    const HOPS: Does = Does::Answer(Duration::ZERO, 503, &[("x-nacre-state", "disagreeing")], "document");
+    for refusal in [REDIRECT, HOPS] {
+        let does = refusal.clone();
+        let node = Node::new(Cluster::new([nacre(OTHER)]), move |_| does.clone());
+        let (status, text) = node.send().await;
+        assert_eq!(status, 503);
+        assert!(text.starts_with("caused: the members disagree"), "{text}");
+        let node = Node::new(Cluster::new([peer(OTHER, true, false)]), move |_| refusal.clone());
+        assert_eq!(node.send().await, (200, "done here".into()));
+    }
+    let node = Node::new(Cluster::new([legacy(OTHER)]), |_| REDIRECT);
+    assert_eq!(node.send().await, (200, "done here".into()));
+    let happened = node.cluster.happened();
+    assert_eq!(
+        happened[1..],
+        texts(&[
+            "Disagrees(\"10.0.0.2:8848\")",
+            "stands in: Disagreement",
+            "done PUT",
+            "pushed",
+            "Outcome(Settled)"
+        ])
+    );
+    // Another 400 is an answer.
+    let node = Node::new(Cluster::new([legacy(OTHER)]), |_| {
+        Does::Answer(Duration::ZERO, 400, &[], "caused: Param 'ip' is required.;")
+    });
+    assert_eq!(node.send().await, (400, "caused: Param 'ip' is required.;".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_too_late_for_the_owner_is_done_by_the_deputy() {
+    const LATE: Does = Does::Answer(Duration::ZERO, 503, &[("x-nacre-state", "late")], "late");
+    let node = Node::new(Cluster::new([nacre(OTHER)]), |_| LATE);
+    assert_eq!(node.send().await, (200, "done here".into()));
+    let node = Node::new(Cluster::new([peer(OTHER, true, false)]), |_| LATE);
+    assert_eq!(node.send().await, (503, "late".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nacre_peers_request_goes_on_with_one_hop_more() {
+    let headers = [("user-agent", "Nacos-Server:v1.4.8"), ("x-nacre-peer", "1"), ("x-nacre-hops", "1")];
+    let node = Node::new(Cluster::new([nacre(OTHER)]), |_| OK);
+    assert_eq!(node.send_with(&headers).await, (200, "ok".into()));
+    assert_eq!(node.wire.sent.lock()[0].request.headers()["x-nacre-hops"], "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_peer_passed_on_to_us_waits_for_what_the_peer_knows() {
+    let headers = [("user-agent", "Nacos-Server:v1.4.8"), ("x-nacre-peer", "1"), ("x-nacre-hops", "1")];
+    let node = Node::new(Cluster::preparing([Owner::Here], true), |_| OK);
+    assert_eq!(node.send_with(&headers).await, (200, "done here".into()));
+    assert_eq!(node.cluster.happened(), texts(&["prepared", "done PUT"]));
+    assert_eq!(node.send().await, (200, "done here".into()));
+    assert_eq!(node.cluster.happened(), texts(&["done PUT"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_is_413_and_sent_nowhere() {
+    let node = Node::new(Cluster::new([legacy(OTHER)]), |_| OK);
+    node.cluster.0.parameter_bytes.store(600 << 10, Relaxed);
+    for _ in 0..100 {
+        let (status, text) = node.send().await;
+        assert_eq!(status, 413);
+        assert!(text.contains("512000 bytes"), "{text}");
+    }
+    assert!(node.wire.targets().is_empty());
+    node.cluster.0.parameter_bytes.store(100 << 10, Relaxed);
+    assert_eq!(node.send().await, (200, "ok".into()));
+    let long = node.wire.sent.lock()[0].long_target.as_ref().map(|target| target.len());
+    assert!(long > Some(100 << 10));
+}

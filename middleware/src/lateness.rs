@@ -1,0 +1,156 @@
+//! Whether a request that a peer passed on comes when that peer has already given it up.
+//!
+//! A node that was frozen, or whose network was, finds such requests when it wakes, and an instance that was deregistered
+//! meanwhile would rise from one of them. The sender writes down on its monotonic clock when it sent a request and
+//! how long it is sure to wait. The clocks of two processes differ by an amount that hardly changes: the least difference
+//! between sending and receiving that was seen is that amount and the shortest way. What is above it, the
+//! request spent waiting.
+//!
+//! Pure. A sender whose process is new starts anew, and its first request is never late.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+/// How fast the least difference may rise, so that clocks may drift: 1 ms in so many.
+const DRIFT: u64 = 1_000;
+/// Senders that are known at once; beyond, the one that was silent for the longest time is forgotten.
+const MOST_SENDERS: usize = 1_024;
+/// Longer texts aren't from us.
+const LONGEST_STAMP: usize = 64;
+
+/// When a request was sent: `PROCESS.MS.PATIENCE_MS` in the header `X-Nacre-Sent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// A number that the sender's process drew at its start.
+    pub process: u64,
+    /// Milliseconds on the sender's monotonic clock.
+    pub at_ms: u64,
+    /// For so many milliseconds nobody else does what the request asks for.
+    pub patience_ms: u64,
+}
+
+impl Sent {
+    /// Reads a header.
+    #[must_use]
+    pub fn read(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= LONGEST_STAMP)?;
+        let mut parts = text.splitn(3, '.');
+        let process = u64::from_str_radix(parts.next()?, 16).ok()?;
+        let mut number = || parts.next()?.parse().ok();
+        Some(Self { process, at_ms: number()?, patience_ms: number()? })
+    }
+}
+
+impl fmt::Display for Sent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:x}.{}.{}", self.process, self.at_ms, self.patience_ms)
+    }
+}
+
+/// What is known of the clocks of senders.
+#[derive(Debug, Default)]
+pub struct Lateness {
+    senders: HashMap<Arc<str>, Sender>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    process: u64,
+    /// Own clock less the sender's, at the least.
+    least: i128,
+    /// When that was seen, on the own clock.
+    seen_ms: u64,
+}
+
+impl Lateness {
+    /// Whether a request of `sender` that is received at `now_ms`, on the own monotonic clock, comes too late.
+    pub fn is_late(&mut self, sender: &str, sent: Sent, now_ms: u64) -> bool {
+        let difference = i128::from(now_ms) - i128::from(sent.at_ms);
+        let Some(known) = self.senders.get_mut(sender).filter(|known| known.process == sent.process) else {
+            self.remember(sender, Sender { process: sent.process, least: difference, seen_ms: now_ms });
+            return false;
+        };
+        let since_ms = now_ms.saturating_sub(known.seen_ms);
+        let least = known.least + i128::from(since_ms / DRIFT);
+        if difference <= least {
+            (known.least, known.seen_ms) = (difference, now_ms);
+            return false;
+        }
+        difference - least > i128::from(sent.patience_ms)
+    }
+
+    fn remember(&mut self, name: &str, sender: Sender) {
+        if self.senders.len() >= MOST_SENDERS && !self.senders.contains_key(name) {
+            let oldest = self.senders.iter().min_by_key(|(_, known)| known.seen_ms);
+            if let Some(oldest) = oldest.map(|(name, _)| Arc::clone(name)) {
+                self.senders.remove(&oldest);
+            }
+        }
+        self.senders.insert(name.into(), sender);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENDER: &str = "10.0.0.1:8848";
+
+    fn sent(process: u64, at_ms: u64) -> Sent {
+        Sent { process, at_ms, patience_ms: 25 }
+    }
+
+    #[test]
+    fn a_stamp_reads_as_it_was_written() {
+        let stamp = Sent { process: 0xfe, at_ms: 12, patience_ms: 2_000 };
+        assert_eq!(stamp.to_string(), "fe.12.2000");
+        assert_eq!(Sent::read(b"fe.12.2000"), Some(stamp));
+        for odd in ["", "fe", "fe.12", "fe.12.", "fe.12.3.4", "fe.-1.3", "g.1.2", "1.1.99999999999999999999"]
+        {
+            assert_eq!(Sent::read(odd.as_bytes()), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_waited_longer_than_its_sender_is_late_whatever_the_clocks_say() {
+        for (sender_ms, own_ms) in [(1_000_000, 5), (5, 1_000_000), (7, 7)] {
+            let mut lateness = Lateness::default();
+            let mut late =
+                |at: u64, took: u64| lateness.is_late(SENDER, sent(1, sender_ms + at), own_ms + at + took);
+            assert!(!late(0, 12));
+            assert!(!late(10, 2));
+            assert!(!late(20, 2 + 25));
+            assert!(late(30, 2 + 26));
+            assert!(late(40, 27_000));
+            assert!(!late(27_100, 3));
+        }
+    }
+
+    #[test]
+    fn a_new_process_starts_anew() {
+        let mut lateness = Lateness::default();
+        assert!(!lateness.is_late(SENDER, sent(1, 100_000), 500));
+        assert!(!lateness.is_late(SENDER, sent(2, 50), 1_000));
+        assert!(lateness.is_late(SENDER, sent(2, 60), 1_036 + 100));
+    }
+
+    #[test]
+    fn clocks_may_drift() {
+        let mut lateness = Lateness::default();
+        // The sender's clock loses half a millisecond a second.
+        for second in 0..10_000 {
+            let at = second * 1_000 - second / 2;
+            assert!(!lateness.is_late(SENDER, sent(1, at), second * 1_000), "{second}");
+        }
+        assert!(lateness.is_late(SENDER, sent(1, 9_999_000 - 5_000), 10_000_000 + 30));
+    }
+
+    #[test]
+    fn no_more_senders_than_the_bound_are_known() {
+        let mut lateness = Lateness::default();
+        for number in 0..2_000 {
+            lateness.is_late(&number.to_string(), sent(1, 0), number);
+        }
+        assert_eq!(lateness.senders.len(), MOST_SENDERS);
+        assert!(lateness.senders.contains_key("1999") && !lateness.senders.contains_key("0"));
+    }
+}

@@ -1,0 +1,38 @@
+//! `/nacre/peer`: what Nacre members say to each other beside the wire of 1.x.
+//!
+//! For members alone, as the route table says. Ours; Nacos 1.4.8 knows none of it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Api, V1Call, body, distro,
+    reply::{Refusal, Reply},
+    routes::Outcome,
+};
+use crate::distro::Distro;
+
+/// PUT verify: an owner compares what it owns with what is here, and tells who is late with beats.
+pub fn verify(api: &Api, call: &V1Call) -> Outcome {
+    answer(api, call, |distro, asked| distro.verify(&asked))
+}
+
+/// PUT keys: an owner compares the keys of some buckets.
+pub fn keys(api: &Api, call: &V1Call) -> Outcome {
+    answer(api, call, Distro::keys)
+}
+
+/// PUT ask: an owner asks for younger beats of silent instances.
+pub fn ask(api: &Api, call: &V1Call) -> Outcome {
+    answer(api, call, |distro, asked| distro.heard(&asked))
+}
+
+fn answer<'a, Q: Deserialize<'a>, A: Serialize>(
+    api: &Api,
+    call: &'a V1Call,
+    answer: impl FnOnce(&Distro, Q) -> A,
+) -> Outcome {
+    let Some(distro) = distro::at_work(api)? else {
+        return Err(Refusal::forbidden("this server has no members beside it"));
+    };
+    Ok(Reply::json(&answer(distro, body::json(call)?)))
+}

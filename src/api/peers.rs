@@ -1,0 +1,106 @@
+//! The entries for members alone, as the route table names them: who may call them, and how large a body they bring.
+//!
+//! They replace whole lists, hand out everything, or say who is a member. In a cluster they answer proven members; on
+//! a node that serves alone, which has no peers, callers from its own host. What clients and consoles of 1.x call as
+//! well (`instance/statuses`, `operator/...`) answers anybody. Ours; Nacos 1.4.8 answers anybody everywhere.
+
+use std::{net::SocketAddr, sync::Arc, time::Instant};
+
+use http::{HeaderMap, request::Parts};
+use nacre_middleware::collect::Allowance;
+use serde_json::Value;
+
+use super::{Api, V1Call, node::check_own_host, params::Params, reply::Refusal, routes::Row};
+use crate::cluster::{Address, Standing, View, document};
+
+/// Whether a request with these headers comes from a proven member; never while there are none.
+#[must_use]
+pub fn is_member(api: &Api, peer: SocketAddr, headers: &HeaderMap) -> bool {
+    let view = api.cluster.view_guard();
+    view.standing != Standing::Alone && api.doorkeeper.proves(&view, peer.ip(), headers)
+}
+
+/// Lets a call pass whose row is for members alone.
+///
+/// # Errors
+/// 403 for all others. Where the caller says that it is a listed member, the operator is told what would admit it.
+pub fn check(api: &Api, call: &V1Call) -> Result<(), Refusal> {
+    let view = api.cluster.view_guard();
+    if view.standing == Standing::Alone {
+        return check_own_host(call.peer);
+    }
+    if api.doorkeeper.proves(&view, call.peer.ip(), &call.head.headers) {
+        return Ok(());
+    }
+    let caller = call.peer.ip().to_canonical();
+    if let Some(member) = claimed(call).filter(|member| is_listed(&view, member)) {
+        api.doorkeeper.refused(caller, member.as_str(), Instant::now());
+    }
+    Err(Refusal::forbidden(format_args!("{caller} is the address of no member; see nacre.peer.networks")))
+}
+
+/// Whether a member of this address is listed; the node itself counts as one.
+#[must_use]
+pub fn is_listed(view: &View, address: &Address) -> bool {
+    *address == view.own || view.peer(address).is_some()
+}
+
+/// The member that a call says it comes from: the source of checksums, the sender of a report or of statuses.
+fn claimed(call: &V1Call) -> Option<Address> {
+    if let Some(source) = Params::of(call).get("source") {
+        return Some(Address::new(source));
+    }
+    let body = Some(&call.body).filter(|body| body.len() <= document::MAX_BYTES)?;
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let names = ["address", "clientIP"];
+    names.iter().find_map(|name| body.get(name)?.as_str()).map(Address::new)
+}
+
+/// Lets proven members bring what the settings say, since they send the data of many services at once.
+#[derive(Clone)]
+pub struct Bodies(pub Arc<Api>);
+
+impl Allowance<Row> for Bodies {
+    fn max_body_bytes(&self, head: &Parts, peer: SocketAddr, row: Row, usual: usize) -> usize {
+        if row.of_peers && is_member(&self.0, peer, &head.headers) {
+            self.0.settings.cluster.peer_max_body_bytes.max(usual)
+        } else {
+            usual
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::api::routes::Table;
+
+    fn claim(target: &str, body: &str) -> Option<String> {
+        let request = Request::put(target).header("host", "a").body(()).unwrap();
+        let facts = Table::new("/nacos").find(&request);
+        let (head, ()) = request.into_parts();
+        let body = body.to_owned().into();
+        let call = V1Call { head, body, peer: SocketAddr::from(([192, 0, 2, 1], 5)), facts };
+        claimed(&call).map(|address| address.to_string())
+    }
+
+    #[test]
+    fn a_call_says_in_three_ways_whose_it_is() {
+        let ours = Some("10.0.0.2:8848".to_owned());
+        assert_eq!(claim("/nacos/v1/ns/distro/checksum?source=10.0.0.2:8848", "{}"), ours);
+        assert_eq!(claim("/nacos/v1/core/cluster/report", r#"{"ip":"a","address":"10.0.0.2:8848"}"#), ours);
+        let statuses = r#"{"clientIP":"10.0.0.2:8848","statuses":"{}"}"#;
+        assert_eq!(claim("/nacos/v1/ns/service/status", statuses), ours);
+    }
+
+    #[test]
+    fn others_say_nothing() {
+        for body in ["", "{}", "nonsense", r#"{"address":5}"#, "[1]"] {
+            assert_eq!(claim("/nacos/v1/ns/distro/datum", body), None, "{body}");
+        }
+        let long = format!(r#"{{"address":"a:1","x":"{}"}}"#, "x".repeat(document::MAX_BYTES));
+        assert_eq!(claim("/nacos/v1/ns/distro/datum", &long), None);
+    }
+}

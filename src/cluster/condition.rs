@@ -1,0 +1,235 @@
+//! What a person should know about the cluster, and how many members are how: for `/readyz` and metrics.
+//!
+//! Pure. None of it makes a node unready: a probe that took nodes with a dead peer out of service would take them all.
+
+use super::{MemberState, Roster, Standing, View, lookup::LookupShown};
+
+/// One line of `/readyz`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// What it is about.
+    pub part: &'static str,
+    /// What is wrong with it; none where it is in order.
+    pub trouble: Option<String>,
+}
+
+/// How many members are how, the node itself left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberCounts {
+    /// That answer.
+    pub up: u64,
+    /// That failed lately.
+    pub suspicious: u64,
+    /// That can't be reached, or that most call slow.
+    pub down: u64,
+    /// That say they load their data.
+    pub starting: u64,
+    /// That say they go.
+    pub leaving: u64,
+    /// That have shown that they are Nacre nodes.
+    pub nacre: u64,
+    /// Owners of services, the node itself among them where it is one.
+    pub ring: u64,
+    /// The node itself is an owner.
+    pub is_owner: bool,
+}
+
+impl MemberCounts {
+    /// Of the members of a view.
+    #[must_use]
+    pub fn of(view: &View) -> Self {
+        let mut counts = Self {
+            ring: u64::try_from(view.ring.len()).unwrap_or(u64::MAX),
+            is_owner: view.own_index.is_some(),
+            ..Self::default()
+        };
+        for peer in &view.peers {
+            match peer.state {
+                MemberState::Up => counts.up += 1,
+                MemberState::Suspicious => counts.suspicious += 1,
+                MemberState::Down => counts.down += 1,
+            }
+            counts.starting += u64::from(peer.starting);
+            counts.leaving += u64::from(peer.leaving);
+            counts.nacre += u64::from(peer.nacre.is_some());
+        }
+        counts
+    }
+}
+
+/// Members that a line names at most.
+const NAMED: usize = 5;
+
+/// All lines. `moved`: the address that the node would have now, where that is another one.
+#[must_use]
+pub fn conditions(roster: &Roster, lookup: Option<&LookupShown>, moved: Option<&str>) -> Vec<Condition> {
+    let shown = roster.members();
+    let not_up = shown.iter().filter(|member| member.state != MemberState::Up);
+    let not_up = not_up.map(|member| format!("{} {}: {}", member.address, member.state.as_str(), member.why));
+    let strangers = shown.iter().filter(|member| member.knows_us == Some(false));
+    let strangers = strangers.map(|member| format!("{} doesn't list this node", member.address));
+    let persistent = shown.iter().filter_map(|member| {
+        let count = member.report.as_ref()?.nacre.as_ref()?.persistent;
+        (count > 0)
+            .then(|| format!("{} holds {count} persistent instances, which aren't shared", member.address))
+    });
+    let hindrance = roster.mapping_hindrance();
+    let mapping = hindrance.map(|(address, why)| format!("modulo in place of rendezvous: {address} {why}"));
+    vec![
+        Condition { part: "ring", trouble: ring(roster) },
+        Condition { part: "members", trouble: joined(not_up.chain(strangers).collect()) },
+        Condition { part: "member list", trouble: lookup.and_then(list_trouble) },
+        Condition { part: "mapping", trouble: mapping },
+        Condition {
+            part: "own address",
+            trouble: moved.map(|moved| moved_text(roster.own().as_str(), moved)),
+        },
+        Condition { part: "persistent data", trouble: joined(persistent.collect()) },
+    ]
+}
+
+fn ring(roster: &Roster) -> Option<String> {
+    let own = roster.own();
+    match roster.standing() {
+        Standing::Starting => Some("the data of the other members aren't loaded yet".to_owned()),
+        Standing::Comparing => {
+            Some("this node stood still and looks at what it missed: it takes no writes".to_owned())
+        }
+        Standing::Leaving => Some("this node is leaving".to_owned()),
+        Standing::Removed => {
+            Some(format!("this node, {own}, is no longer in the list of members: it takes no writes"))
+        }
+        Standing::Serving if roster.view().own_index.is_none() => {
+            Some("most members call this node slow: it owns nothing".to_owned())
+        }
+        Standing::Alone | Standing::Serving => None,
+    }
+}
+
+fn list_trouble(lookup: &LookupShown) -> Option<String> {
+    let reason = lookup.trouble.as_ref()?;
+    let place = &lookup.place;
+    let health = match &lookup.server {
+        Some(server) if !server.is_healthy => {
+            format!(", unhealthy after {} failures in a row", server.failures)
+        }
+        _ => String::new(),
+    };
+    Some(format!("the former list counts, since in {place} there is none{health}: {reason}"))
+}
+
+/// What an operator is told of an own address that is another one now.
+#[must_use]
+pub fn moved_text(own: &str, moved: &str) -> String {
+    format!(
+        "this node would be {moved} now; until it is started anew it stays {own}, where others may not reach it"
+    )
+}
+
+fn joined(mut texts: Vec<String>) -> Option<String> {
+    let more = texts.len().saturating_sub(NAMED);
+    texts.truncate(NAMED);
+    if more > 0 {
+        texts.push(format!("and {more} more"));
+    }
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        base::clock::Millis,
+        cluster::{Address, AddressServerShown, MemberReport, NacreMark, Probe, RosterSettings},
+        config::Settings,
+    };
+
+    fn roster(others: &[&str]) -> Roster {
+        let own = Address::new("a:1");
+        let mut roster = Roster::new(own.clone(), RosterSettings::from(&Settings::default()));
+        let listed: Vec<Address> = others.iter().map(|text| Address::new(text)).chain([own]).collect();
+        roster.relist(&listed, Millis(0));
+        roster.set_standing(Standing::Serving, Millis(0));
+        roster
+    }
+
+    fn troubles(roster: &Roster, lookup: Option<&LookupShown>, moved: Option<&str>) -> Vec<String> {
+        let all = conditions(roster, lookup, moved).into_iter();
+        all.filter_map(|line| line.trouble.map(|trouble| format!("{}: {trouble}", line.part))).collect()
+    }
+
+    #[test]
+    fn a_cluster_in_order_has_no_trouble() {
+        let mut roster = roster(&["b:1"]);
+        roster.probed(&Address::new("b:1"), Probe::Answered { known: true, nacre: Some(1) }, Millis(1));
+        assert_eq!(troubles(&roster, None, None), [""; 0]);
+        assert_eq!(conditions(&roster, None, None).len(), 6);
+        let counts = MemberCounts { up: 1, nacre: 1, ring: 2, is_owner: true, ..MemberCounts::default() };
+        assert_eq!(MemberCounts::of(&roster.view()), counts);
+    }
+
+    #[test]
+    fn each_trouble_has_its_words() {
+        let mut roster = roster(&["b:1", "c:1", "d:1"]);
+        roster.probed(&Address::new("b:1"), Probe::Refused, Millis(1));
+        roster.probed(&Address::new("c:1"), Probe::Answered { known: false, nacre: None }, Millis(1));
+        roster.probed(&Address::new("d:1"), Probe::Failed, Millis(1));
+        let mark = NacreMark { protocol: 1, persistent: 3, ..NacreMark::default() };
+        roster.reported(&MemberReport::of_nacre(&Address::new("c:1"), mark), Millis(2));
+        let lookup = LookupShown {
+            kind: "address-server",
+            place: "http://s:80/l".into(),
+            trouble: Some("it answered 500".into()),
+            server: Some(AddressServerShown {
+                is_healthy: false,
+                url: String::new(),
+                env_id_url: String::new(),
+                failures: 12,
+            }),
+        };
+        assert_eq!(
+            troubles(&roster, Some(&lookup), Some("z:1")),
+            [
+                "members: b:1 DOWN: it refuses connections; d:1 SUSPICIOUS: it didn't answer the last report; \
+                 c:1 doesn't list this node",
+                "member list: the former list counts, since in http://s:80/l there is none, unhealthy after 12 \
+                 failures in a row: it answered 500",
+                "own address: this node would be z:1 now; until it is started anew it stays a:1, where others may \
+                 not reach it",
+                "persistent data: c:1 holds 3 persistent instances, which aren't shared",
+            ]
+        );
+        let counts = MemberCounts {
+            up: 1,
+            suspicious: 1,
+            down: 1,
+            nacre: 1,
+            ring: 3,
+            is_owner: true,
+            ..Default::default()
+        };
+        assert_eq!(MemberCounts::of(&roster.view()), counts);
+    }
+
+    #[test]
+    fn a_node_that_is_no_owner_says_why() {
+        let mut roster = roster(&["b:1"]);
+        roster.probed(&Address::new("b:1"), Probe::Answered { known: true, nacre: Some(1) }, Millis(1));
+        roster.set_standing(Standing::Leaving, Millis(1));
+        assert_eq!(troubles(&roster, None, None), ["ring: this node is leaving"]);
+        roster.relist(&[Address::new("b:1")], Millis(2));
+        assert_eq!(
+            troubles(&roster, None, None),
+            ["ring: this node, a:1, is no longer in the list of members: it takes no writes"]
+        );
+        assert!(!MemberCounts::of(&roster.view()).is_owner);
+    }
+
+    #[test]
+    fn many_members_are_cut() {
+        let others: Vec<String> = (10..30).map(|n| format!("b:{n}")).collect();
+        let roster = roster(&others.iter().map(String::as_str).collect::<Vec<_>>());
+        let text = troubles(&roster, None, None).concat();
+        assert!(text.ends_with("b:14 DOWN: listed, not heard of yet; and 15 more"), "{text}");
+    }
+}

@@ -1,0 +1,326 @@
+//! What other modules hold of the cluster: the view, and the doors by which they tell what they saw of members.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use super::{
+    Address, MemberCounts, MemberReport, MemberState, NacreMark, Probe, Roster, RosterSettings, ShownMember,
+    Standing, View,
+    condition::{Condition, conditions, moved_text},
+    log,
+    lookup::{Found, LookupShown, SwitchError, Watch},
+    member::PROTOCOL,
+};
+use crate::{
+    base::{
+        burst::Burst,
+        clock::{Clock, Millis},
+    },
+    config::{LookupType, Settings},
+};
+
+/// The cluster as this node sees it; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Cluster(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    view: ArcSwap<View>,
+    /// How many views there were; bumped with each new one.
+    changes: watch::Sender<u64>,
+    clock: Clock,
+    /// None: the node serves alone.
+    members: Option<Members>,
+    /// The address that the node would have now, where that is another one.
+    moved: Mutex<Option<String>>,
+}
+
+/// What only a node with members has.
+#[derive(Debug)]
+struct Members {
+    roster: Mutex<Roster>,
+    lookup: Mutex<LookupShown>,
+    switcher: super::lookup::Switcher,
+    /// Somebody may have to be reported to sooner than was thought.
+    wake: Notify,
+    /// A report was answered, or not.
+    heard: Notify,
+    /// Of the log.
+    lines: Burst,
+}
+
+impl Cluster {
+    /// A node that serves alone.
+    #[must_use]
+    pub fn alone(own: Address, clock: Clock) -> Self {
+        Self::with(View::alone(own), clock, None)
+    }
+
+    /// A node that starts among these members. What gives the list from now on comes with it.
+    #[must_use]
+    pub fn new(found: Found, settings: &Settings, clock: Clock) -> (Self, Watch) {
+        let Found { own, members, watch } = found;
+        let mut roster = Roster::new(own, RosterSettings::from(settings));
+        roster.relist(&members, clock.now());
+        let (view, lookup) = (roster.view(), Mutex::new(watch.shown()));
+        let (roster, switcher) = (Mutex::new(roster), watch.switcher());
+        let (wake, heard, lines) = (Notify::new(), Notify::new(), Burst::default());
+        let members = Members { roster, lookup, switcher, wake, heard, lines };
+        (Self::with(view, clock, Some(members)), watch)
+    }
+
+    fn with(view: View, clock: Clock, members: Option<Members>) -> Self {
+        let (view, moved) = (ArcSwap::from_pointee(view), Mutex::default());
+        Self(Arc::new(Shared { view, changes: watch::Sender::new(0), clock, members, moved }))
+    }
+
+    /// The view as it is now, to keep.
+    #[must_use]
+    pub fn view(&self) -> Arc<View> {
+        self.0.view.load_full()
+    }
+
+    /// The view as it is now, for a moment: costs less than [`Self::view`].
+    #[must_use]
+    pub fn view_guard(&self) -> arc_swap::Guard<Arc<View>> {
+        self.0.view.load()
+    }
+
+    /// Changes with each new view; the number is that of the views before.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// A report came in; tells whether its sender is listed. Only then it counts.
+    pub fn reported(&self, report: &MemberReport, now: Millis) -> bool {
+        match self.change(|roster| roster.reported(report, now)) {
+            Some(is_listed) => is_listed,
+            None => report.address == self.view_guard().own,
+        }
+    }
+
+    /// A call to a member was refused, or closed without a byte of an answer: it is DOWN at once.
+    pub fn refused(&self, address: &Address, now: Millis) {
+        self.change(|roster| roster.refused(address, now));
+    }
+
+    /// A call to a member was answered. Costs nothing for one that is up.
+    pub fn answered(&self, address: &Address, now: Millis) {
+        let view = self.view_guard();
+        let is_up = view.peer(address).is_none_or(|peer| peer.state == MemberState::Up);
+        if !is_up || matches!(view.standing, Standing::Starting | Standing::Comparing) {
+            drop(view);
+            self.change(|roster| roster.answered(address, now));
+        }
+    }
+
+    /// A call to a member was answered with `X-Nacre-State: starting`.
+    pub fn heard_starting(&self, address: &Address, now: Millis) {
+        self.change(|roster| roster.heard_starting(address, now));
+    }
+
+    /// The node starts, serves or leaves from now on. Without effect while it isn't listed, or serves alone.
+    pub fn set_standing(&self, standing: Standing) {
+        self.change(|roster| roster.set_standing(standing, self.0.clock.now()));
+    }
+
+    /// Ready when all members that aren't DOWN have answered a report that told what the node is doing.
+    pub async fn has_told(&self) {
+        let Some(members) = &self.0.members else { return };
+        loop {
+            let heard = members.heard.notified();
+            if members.roster.lock().has_told() {
+                return;
+            }
+            heard.await;
+        }
+    }
+
+    /// The members that don't answer this node's forwards in time; told to the others with the next reports.
+    pub fn set_slow(&self, slow: Vec<Address>) {
+        self.change(|roster| roster.set_slow(slow));
+    }
+
+    /// How many persistent instances the node holds; told to the others with the next reports.
+    pub fn set_persistent(&self, count: u64) {
+        if let Some(members) = &self.0.members {
+            members.roster.lock().set_persistent(count);
+        }
+    }
+
+    /// The list of members has changed; it may lack the node itself.
+    pub(super) fn relist(&self, listed: &[Address]) {
+        self.change(|roster| roster.relist(listed, self.0.clock.now()));
+    }
+
+    /// These are no members any more, until the list changes (`POST /v1/core/cluster/server/leave`).
+    pub fn drop_members(&self, gone: &[Address]) {
+        self.change(|roster| {
+            let mut listed = roster.listed();
+            listed.retain(|address| !gone.contains(address));
+            roster.relist(&listed, self.0.clock.now());
+        });
+    }
+
+    /// The list of members comes from there from now on (`POST /v1/core/cluster/switch/lookup`), until the next start.
+    ///
+    /// # Errors
+    /// The node serves alone, there is no list, or it lacks the node: then all stays as it was.
+    pub async fn switch_lookup(&self, to: LookupType) -> Result<(), SwitchError> {
+        match &self.0.members {
+            Some(members) => members.switcher.switch(to).await,
+            None => Err(SwitchError::Alone),
+        }
+    }
+
+    pub(super) fn set_lookup(&self, shown: LookupShown) {
+        if let Some(members) = &self.0.members {
+            *members.lookup.lock() = shown;
+        }
+    }
+
+    /// Where the list comes from; none for a node that serves alone.
+    #[must_use]
+    pub fn lookup(&self) -> Option<LookupShown> {
+        self.0.members.as_ref().map(|members| members.lookup.lock().clone())
+    }
+
+    /// All listed members, the node itself among them while it is listed, sorted as text.
+    #[must_use]
+    pub fn members(&self) -> Vec<ShownMember> {
+        let Some(members) = &self.0.members else { return vec![self.alone_shown()] };
+        let mut shown = members.roster.lock().members();
+        for own in shown.iter_mut().filter(|member| member.is_own) {
+            own.report.iter_mut().for_each(|report| self.refresh(report));
+        }
+        shown
+    }
+
+    fn alone_shown(&self) -> ShownMember {
+        let address = self.view_guard().own.clone();
+        let mut report =
+            MemberReport::of_nacre(&address, NacreMark { protocol: PROTOCOL, ..NacreMark::default() });
+        self.refresh(&mut report);
+        ShownMember {
+            address,
+            state: MemberState::Up,
+            report: Some(report),
+            failures: 0,
+            why: "it is this node",
+            knows_us: None,
+            is_own: true,
+        }
+    }
+
+    /// What the node reports of itself now.
+    #[must_use]
+    pub fn own_report(&self) -> MemberReport {
+        let own = self.0.members.as_ref().map(|members| members.roster.lock().report());
+        match own {
+            Some(mut report) => {
+                self.refresh(&mut report);
+                report
+            }
+            None => self.alone_shown().report.expect("it has one"),
+        }
+    }
+
+    /// 1.x tells when a member last looked at itself.
+    fn refresh(&self, report: &mut MemberReport) {
+        report.extend_info.insert("lastRefreshTime".into(), self.0.clock.wall_ms().into());
+    }
+
+    /// The lines of `/readyz`; none for a node that serves alone where it always was.
+    #[must_use]
+    pub fn conditions(&self) -> Vec<Condition> {
+        let moved = self.0.moved.lock().clone();
+        match &self.0.members {
+            Some(members) => {
+                let lookup = members.lookup.lock().clone();
+                conditions(&members.roster.lock(), Some(&lookup), moved.as_deref())
+            }
+            None => {
+                let trouble = moved.map(|moved| moved_text(self.view_guard().own.as_str(), &moved));
+                trouble
+                    .into_iter()
+                    .map(|text| Condition { part: "own address", trouble: Some(text) })
+                    .collect()
+            }
+        }
+    }
+
+    /// How many members are how.
+    #[must_use]
+    pub fn counts(&self) -> MemberCounts {
+        MemberCounts::of(&self.view_guard())
+    }
+
+    /// The node would have another address now, or none but its own.
+    pub(super) fn set_moved(&self, moved: Option<String>) {
+        let mut before = self.0.moved.lock();
+        if *before == moved {
+            return;
+        }
+        let own = self.view_guard().own.clone();
+        match &moved {
+            Some(moved) => tracing::warn!("{}", moved_text(own.as_str(), moved)),
+            None => tracing::info!(%own, "this node has its own address again"),
+        }
+        *before = moved;
+    }
+
+    /// The members to report to now, and when to ask again.
+    pub(super) fn probe_due(&self) -> (Vec<Address>, Option<Millis>) {
+        let now = self.0.clock.now();
+        let due = self.change_quietly(|roster| (roster.probe_due(now), roster.next_due()));
+        due.unwrap_or_default()
+    }
+
+    /// How a member answered a report.
+    pub(super) fn probed(&self, address: &Address, probe: Probe) {
+        self.change_quietly(|roster| roster.probed(address, probe, self.0.clock.now()));
+        if let Some(members) = &self.0.members {
+            members.heard.notify_waiters();
+        }
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// Ready when somebody may have to be reported to sooner than was thought.
+    pub(super) async fn woken(&self) {
+        match &self.0.members {
+            Some(members) => members.wake.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Changes the roster and publishes what follows; the reports are looked at anew.
+    fn change<T>(&self, change: impl FnOnce(&mut Roster) -> T) -> Option<T> {
+        let changed = self.change_quietly(change);
+        if let Some(members) = &self.0.members {
+            members.wake.notify_one();
+        }
+        changed
+    }
+
+    /// The same, from who looks at the reports anyhow.
+    fn change_quietly<T>(&self, change: impl FnOnce(&mut Roster) -> T) -> Option<T> {
+        let members = self.0.members.as_ref()?;
+        // Held until the view is published, so that views come in the order of what made them.
+        let mut roster = members.roster.lock();
+        let outcome = change(&mut roster);
+        let (before, after) = (self.0.view.load_full(), roster.view());
+        if *before != after {
+            log::tell(&members.lines, &before, &after, &roster);
+            self.0.view.store(Arc::new(after));
+            self.0.changes.send_modify(|count| *count += 1);
+        }
+        Some(outcome)
+    }
+}

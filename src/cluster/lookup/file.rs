@@ -1,0 +1,184 @@
+//! The list in `cluster.conf`, watched; where the file is missing, that of the settings.
+//!
+//! The content itself is read again and again: events of the file system miss changes of mounted volumes, where a
+//! link is changed, and say nothing of whether the writer is done. A content counts when it has stood still for some
+//! reads, so that neither a half-written file nor a burst of changes is taken for a list. Ours: Nacos 1.4.8 reads at each
+//! event.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::list::List;
+use crate::config;
+
+/// From one read to the next.
+pub const PAUSE: Duration = Duration::from_millis(400);
+/// Reads that must agree; the first comes [`PAUSE`] after the change at most, so a list counts within 1.2 s.
+const AGREEING: u32 = 3;
+
+/// The file and what is there instead of it.
+#[derive(Clone, Debug)]
+pub struct File {
+    path: PathBuf,
+    fallback: Vec<String>,
+    settling: Settling<Content>,
+}
+
+/// What a read finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    Text(Vec<u8>),
+    Absent,
+    Unreadable(String),
+}
+
+impl File {
+    /// The file `cluster.conf` of a folder, and the items of `nacos.member.list`.
+    #[must_use]
+    pub fn new(folder: &Path, fallback: Vec<String>) -> Self {
+        Self { path: folder.join("cluster.conf"), fallback, settling: Settling::default() }
+    }
+
+    /// Where the list is, for a person.
+    #[must_use]
+    pub fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Reads the list as it is now.
+    ///
+    /// # Errors
+    /// It can't be read, or a part of it is no address.
+    pub async fn first(&mut self) -> Result<List, String> {
+        let content = read(self.path.clone()).await;
+        self.settling.start(content.clone());
+        self.list(&content)
+    }
+
+    /// Reads again; gives the list when its content is another one and stands still.
+    pub async fn next(&mut self) -> Option<Result<List, String>> {
+        let content = read(self.path.clone()).await;
+        let settled = self.settling.seen(content)?;
+        Some(self.list(&settled))
+    }
+
+    fn list(&self, content: &Content) -> Result<List, String> {
+        match content {
+            Content::Text(bytes) => {
+                List::parse(&String::from_utf8_lossy(bytes)).map_err(|error| error.to_string())
+            }
+            Content::Absent => List::of_items(&self.fallback)
+                .map_err(|error| format!("there is no such file, and of nacos.member.list {error}")),
+            Content::Unreadable(reason) => Err(reason.clone()),
+        }
+    }
+}
+
+async fn read(path: PathBuf) -> Content {
+    let read = tokio::task::spawn_blocking(move || config::read_file(&path)).await;
+    match read {
+        Ok(Ok(bytes)) => Content::Text(bytes),
+        Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Content::Absent
+        }
+        Ok(Err(error)) => Content::Unreadable(format!("it can't be read: {error}")),
+        Err(error) => Content::Unreadable(format!("it can't be read: {error}")),
+    }
+}
+
+/// Tells when something that is looked at again and again has changed and stands still.
+#[derive(Clone, Debug)]
+struct Settling<T> {
+    settled: Option<T>,
+    moving: Option<(T, u32)>,
+}
+
+impl<T> Default for Settling<T> {
+    fn default() -> Self {
+        Self { settled: None, moving: None }
+    }
+}
+
+impl<T: Clone + PartialEq> Settling<T> {
+    /// This is what it is, without waiting.
+    fn start(&mut self, value: T) {
+        (self.settled, self.moving) = (Some(value), None);
+    }
+
+    /// Gives the value when it differs from the last one given and has been seen often enough.
+    fn seen(&mut self, value: T) -> Option<T> {
+        if self.settled.as_ref() == Some(&value) {
+            self.moving = None;
+            return None;
+        }
+        let times = match self.moving.take() {
+            Some((before, times)) if before == value => times + 1,
+            _ => 1,
+        };
+        if times < AGREEING {
+            self.moving = Some((value, times));
+            return None;
+        }
+        self.settled = Some(value.clone());
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_keeps_moving_does_not_count() {
+        let mut settling = Settling::default();
+        settling.start(0);
+        let seen: Vec<_> =
+            [0, 1, 2, 1, 1, 2, 2, 2, 2, 0, 0, 2, 0, 0, 0].map(|value| settling.seen(value)).to_vec();
+        let given: Vec<_> =
+            seen.iter().enumerate().filter_map(|(at, value)| value.map(|value| (at, value))).collect();
+        assert_eq!(given, [(7, 2), (14, 0)]);
+    }
+
+    fn texts(list: &List) -> Vec<&str> {
+        list.members.iter().map(crate::cluster::Address::as_str).collect()
+    }
+
+    #[tokio::test]
+    async fn a_changed_file_counts_at_the_third_look_and_a_missing_one_means_the_setting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cluster.conf");
+        let mut file = File::new(folder.path(), vec!["s:1".into()]);
+        assert_eq!(texts(&file.first().await.unwrap()), ["s:1"]);
+        fs::write(&path, "a:1\nb").unwrap();
+        assert_eq!(file.next().await, None);
+        fs::write(&path, "a:1\nb:2\n").unwrap();
+        for _ in 0..2 {
+            assert_eq!(file.next().await, None);
+        }
+        assert_eq!(texts(&file.next().await.unwrap().unwrap()), ["a:1", "b:2"]);
+        assert_eq!(file.next().await, None);
+        fs::remove_file(&path).unwrap();
+        for _ in 0..2 {
+            assert_eq!(file.next().await, None);
+        }
+        assert_eq!(texts(&file.next().await.unwrap().unwrap()), ["s:1"]);
+    }
+
+    #[tokio::test]
+    async fn a_broken_file_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cluster.conf");
+        fs::write(&path, "a:1\nb:x\n").unwrap();
+        let error = File::new(folder.path(), Vec::new()).first().await.unwrap_err();
+        assert_eq!(error, "line 2: \"b:x\" is no address of a member: the port is no number from 1 to 65535");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let error = File::new(folder.path(), Vec::new()).first().await.unwrap_err();
+        assert!(error.starts_with("it can't be read: "), "{error}");
+    }
+}

@@ -1,0 +1,473 @@
+//! Every call to another member, one function each.
+//!
+//! What is sent equals what a member of Nacos 1.4.8 sends, but for the gzip header that it sets on plain bodies; a header
+//! more tells that a Nacre node calls. Paths begin with the own context path, on which all members agree. Source: Nacos
+//! 1.4.8, its calls recorded in the wire files `distro`, `member`, `service`.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{Address, MemberReport, document, member::VERSION};
+use crate::{
+    base::{
+        client::{CallError, Client, ClientSettings},
+        json,
+    },
+    config::Settings,
+};
+
+/// Says that a Nacre node calls; the value is the number of the protocol among them.
+pub const PEER_HEADER: HeaderName = HeaderName::from_static("x-nacre-peer");
+/// What a node says of its own state in an answer: `starting`.
+pub const STATE_HEADER: HeaderName = HeaderName::from_static("x-nacre-state");
+/// The agent of a member, as others recognise it.
+pub const USER_AGENT: HeaderValue = HeaderValue::from_static("Nacos-Server:v1.4.8");
+
+/// Bytes of an answer that carries no data.
+const MAX_PLAIN: usize = 64 << 10;
+/// Bytes of an answer with all data of a member: some 2,500,000 instances.
+const MAX_SNAPSHOT: usize = 1 << 30;
+/// Limit of the two calls to members whose version isn't known.
+const LEGACY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Letters of a refusal that are kept.
+const MOST_LETTERS: usize = 200;
+
+/// Characters that Java leaves as they are in a query.
+const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
+
+/// Names the calling member, as the reference does with some calls.
+const SOURCE_HEADER: HeaderName = HeaderName::from_static("request-source");
+
+/// What the reference appends to a query.
+const READ_AS_SENT: &str = "encoding=UTF-8&nofix=1";
+
+/// Why a call came to nothing, by what it asks of the caller.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// Nobody is there: the member is DOWN at once.
+    #[error("the member is gone")]
+    Gone(#[source] CallError),
+    /// No answer in time: try again; a failure of the member.
+    #[error("the member gave no answer in time")]
+    Silent,
+    /// It says that its data aren't loaded yet: ask later; says nothing bad of it.
+    #[error("the member is starting")]
+    Starting,
+    /// It doesn't know this call (404, 501): an older version, or one that isn't ready; changes nothing.
+    #[error("the member doesn't know this call ({0})")]
+    Unknown(StatusCode),
+    /// It doesn't take this node for a member (403): an operator has to see to it.
+    #[error("the member doesn't take this node for one: {0}")]
+    Forbidden(String),
+    /// It says no in another way: try again; a failure of the member.
+    #[error("the member answered {0}: {1}")]
+    Refused(StatusCode, String),
+    /// What came can't be what was asked for: try again; a failure of the member.
+    #[error("the member's answer can't be used")]
+    Malformed(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// This node can't call (no files or ports left, a name that isn't found): says nothing of the member.
+    #[error("this node can't call the member")]
+    Impossible(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What a failed call says about the member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Nobody is there: DOWN at once.
+    Gone,
+    /// It fails: SUSPICIOUS, DOWN when that repeats.
+    Failing,
+    /// Nothing that would change its state.
+    None,
+}
+
+impl PeerError {
+    /// What to conclude about the member.
+    #[must_use]
+    pub fn evidence(&self) -> Evidence {
+        match self {
+            Self::Gone(_) => Evidence::Gone,
+            Self::Silent | Self::Forbidden(_) | Self::Refused(..) | Self::Malformed(_) => Evidence::Failing,
+            Self::Starting | Self::Unknown(_) | Self::Impossible(_) => Evidence::None,
+        }
+    }
+}
+
+impl From<CallError> for PeerError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Refused(_) | CallError::Closed => Self::Gone(error),
+            CallError::TimedOut => Self::Silent,
+            CallError::Broken(_) | CallError::TooLarge => Self::Malformed(error.into()),
+            CallError::Impossible(error) => Self::Impossible(error),
+        }
+    }
+}
+
+/// What a member says to a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportAnswer {
+    /// This node is in its list.
+    pub listed: bool,
+    /// It is a Nacre node that speaks this protocol.
+    pub nacre: Option<u32>,
+}
+
+/// The number of the protocol of the Nacre node that sent these headers.
+#[must_use]
+pub fn protocol_of(headers: &HeaderMap) -> Option<u32> {
+    let number = headers.get(PEER_HEADER)?.to_str().ok()?.parse().ok();
+    number.filter(|number| *number > 0)
+}
+
+/// How long the calls may take and what their answers may weigh.
+#[derive(Clone, Debug)]
+struct Limits {
+    report: Duration,
+    sync: Duration,
+    verify: Duration,
+    load: Duration,
+    max_data: usize,
+}
+
+/// The calls to other members; cheap to clone.
+#[derive(Clone)]
+pub struct Peers(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    own: Address,
+    context: Box<str>,
+    /// What every call carries.
+    headers: HeaderMap,
+    limits: Limits,
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Peers").field("own", &self.0.own).finish_non_exhaustive()
+    }
+}
+
+impl Peers {
+    /// Calls as the member `own` with the settings' limits, from its address where this host has it.
+    #[must_use]
+    pub fn new(own: Address, settings: &Settings) -> Self {
+        let host = own.host();
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let ways = settings.cluster.peer_via.iter();
+        let client = Client::new(ClientSettings {
+            from: bare.parse().ok(),
+            via: ways.map(|via| (via.member.as_str().into(), via.target.as_str().into())).collect(),
+            ..ClientSettings::default()
+        });
+        let limits = Limits {
+            report: settings.cluster.report_timeout,
+            sync: settings.distro.sync_timeout,
+            verify: settings.distro.verify_timeout,
+            load: settings.distro.load_timeout,
+            max_data: settings.cluster.peer_max_body_bytes,
+        };
+        let context = settings.server.context_path.as_str().into();
+        let headers = headers(&own, settings);
+        Self(Arc::new(Inner { client, own, context, headers, limits }))
+    }
+
+    /// The client of these calls, with its connections, for writes that are passed on.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// The headers that tell a member who calls: agent, protocol, identity.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        &self.0.headers
+    }
+
+    /// Tells `to` about this node.
+    ///
+    /// # Errors
+    /// [`PeerError::Malformed`] too where the answer isn't the reference's envelope, [`PeerError::Refused`] too where
+    /// the envelope's code isn't 200: both count as failures in 1.x.
+    pub async fn report(&self, to: &Address, report: &MemberReport) -> Result<ReportAnswer, PeerError> {
+        #[derive(Deserialize)]
+        struct Envelope {
+            code: u16,
+            message: Option<String>,
+            data: Option<serde_json::Value>,
+        }
+        let mut call = self.in_context(Method::POST, "/v1/core/cluster/report", document::write(report));
+        call.headers_mut().insert("nacos-server", HeaderValue::from_static(VERSION));
+        let answer = self.send_whole(to, call, self.0.limits.report, MAX_PLAIN).await?;
+        let envelope: Envelope = read(answer.body())?;
+        if envelope.code != 200 {
+            let status = StatusCode::from_u16(envelope.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            return Err(PeerError::Refused(status, envelope.message.unwrap_or_default()));
+        }
+        let listed = envelope.data.is_some_and(|data| data == "true" || data == true);
+        Ok(ReportAnswer { listed, nacre: protocol_of(answer.headers()) })
+    }
+
+    /// Hands data to `to` (a map of keys and data as JSON); gives its answer, which is `ok` from a 1.x member.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn put_data(&self, to: &Address, data: Bytes) -> Result<Bytes, PeerError> {
+        let call = self.in_context(Method::PUT, "/v1/ns/distro/datum", data);
+        self.send(to, call, self.0.limits.sync, MAX_PLAIN).await
+    }
+
+    /// Tells a 1.x member the checksums (a map as JSON) of what this node owns. It answers when it has done what
+    /// follows, a pull included.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn checksum(&self, to: &Address, checksums: Bytes) -> Result<(), PeerError> {
+        let path = format!("/v1/ns/distro/checksum?source={}", encode(self.0.own.as_str()));
+        let call = self.in_context(Method::PUT, &path, checksums);
+        self.send(to, call, self.0.limits.verify, MAX_PLAIN).await.map(drop)
+    }
+
+    /// The data of these keys; those that `to` doesn't know are left out.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn data(&self, to: &Address, keys: &[impl AsRef<str>]) -> Result<Bytes, PeerError> {
+        #[derive(Serialize)]
+        struct Asked {
+            keys: String,
+        }
+        let keys: Vec<&str> = keys.iter().map(AsRef::as_ref).collect();
+        let body = json::to_bytes(&Asked { keys: keys.join(",") });
+        let call = self.in_context(Method::GET, "/v1/ns/distro/datum", body);
+        self.send(to, call, self.0.limits.sync, self.0.limits.max_data).await
+    }
+
+    /// All data that `to` has.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn all_data(&self, to: &Address) -> Result<Bytes, PeerError> {
+        let call = self.get(&format!("/v1/ns/distro/datums?{READ_AS_SENT}"));
+        self.send(to, call, self.0.limits.load, MAX_SNAPSHOT.max(self.0.limits.max_data)).await
+    }
+
+    /// Tells a 1.x member the checksums of the services of a namespace that this node owns, health included. Where its
+    /// own differ it pulls the [statuses](Self::statuses).
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn service_status<'a>(
+        &self,
+        to: &Address,
+        namespace: &str,
+        checksums: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
+    ) -> Result<(), PeerError> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Statuses<'a, C: Serialize> {
+            namespace_id: &'a str,
+            #[serde(rename = "serviceName2Checksum")]
+            checksums: C,
+        }
+        #[derive(Serialize)]
+        struct Told<'a> {
+            #[serde(rename = "clientIP")]
+            client_ip: &'a str,
+            statuses: &'a str,
+        }
+        let statuses = json::to_bytes(&Statuses { namespace_id: namespace, checksums: AsMap(checksums) });
+        let statuses = String::from_utf8_lossy(&statuses);
+        let body = json::to_bytes(&Told { client_ip: self.0.own.as_str(), statuses: &statuses });
+        let call = self.in_context(Method::POST, "/v1/ns/service/status", body);
+        self.send(to, call, self.0.limits.verify, MAX_PLAIN).await.map(drop)
+    }
+
+    /// The health of each instance of a service as `to` sees it: `ip:port`, and whether it is healthy.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn statuses(
+        &self,
+        to: &Address,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<(String, bool)>, PeerError> {
+        #[derive(Deserialize)]
+        struct Statuses {
+            ips: Vec<String>,
+        }
+        let key = encode(&format!("{namespace}##{name}"));
+        let call = self.get(&format!("/v1/ns/instance/statuses?key={key}&{READ_AS_SENT}"));
+        let answer = self.send(to, call, self.0.limits.verify, self.0.limits.max_data).await?;
+        let Statuses { ips } = read(&answer)?;
+        let parts = ips.iter().filter_map(|status| status.rsplit_once('_'));
+        Ok(parts.map(|(address, healthy)| (address.to_owned(), healthy == "true")).collect())
+    }
+
+    /// Tells a member whose version isn't known that this node is there, as members before 1.4 did.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn server_status(&self, to: &Address, now_ms: u64) -> Result<(), PeerError> {
+        let status = encode(&format!("unknown#{}#{now_ms}#1\r\n", self.0.own));
+        let call = self.get(&format!("/v1/ns/operator/server/status?serverStatus={status}&{READ_AS_SENT}"));
+        self.send(to, call, LEGACY_TIMEOUT, MAX_PLAIN).await.map(drop)
+    }
+
+    /// Asks a member whose version isn't known for the state of the raft that members before 1.4 had.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn cluster_state(&self, to: &Address) -> Result<Bytes, PeerError> {
+        let call = self.get(&format!("/v1/ns/operator/cluster/state?{READ_AS_SENT}"));
+        self.send(to, call, LEGACY_TIMEOUT, MAX_PLAIN).await
+    }
+
+    /// Compares with a Nacre member what this node owns (`PUT /nacre/peer/verify`, JSON both ways).
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn verify(&self, to: &Address, body: Bytes) -> Result<Bytes, PeerError> {
+        let call = self.call(Method::PUT, "/nacre/peer/verify", body);
+        self.send(to, call, self.0.limits.verify, self.0.limits.max_data).await
+    }
+
+    /// Asks a Nacre member about silent instances (`PUT /nacre/peer/ask`, JSON both ways).
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn ask(&self, to: &Address, body: Bytes) -> Result<Bytes, PeerError> {
+        let call = self.call(Method::PUT, "/nacre/peer/ask", body);
+        self.send(to, call, self.0.limits.verify, self.0.limits.max_data).await
+    }
+
+    /// Compares keys with a Nacre member (`PUT /nacre/peer/keys`, JSON both ways).
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn keys(&self, to: &Address, body: Bytes) -> Result<Bytes, PeerError> {
+        let call = self.call(Method::PUT, "/nacre/peer/keys", body);
+        self.send(to, call, self.0.limits.verify, self.0.limits.max_data).await
+    }
+
+    /// Tells `to` that these members leave; with `notify_others` it tells the rest.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn leave(
+        &self,
+        to: &Address,
+        leaving: &[Address],
+        notify_others: bool,
+    ) -> Result<(), PeerError> {
+        let path = format!("/v1/core/cluster/server/leave?notifyOtherMembers={notify_others}");
+        let addresses: Vec<&str> = leaving.iter().map(Address::as_str).collect();
+        let call = self.in_context(Method::POST, &path, json::to_bytes(&addresses));
+        self.send(to, call, self.0.limits.report, MAX_PLAIN).await.map(drop)
+    }
+
+    /// A call without body.
+    fn get(&self, path: &str) -> Request<Bytes> {
+        let mut call = self.in_context(Method::GET, path, Bytes::new());
+        call.headers_mut().remove(header::CONTENT_TYPE);
+        call
+    }
+
+    fn in_context(&self, method: Method, path: &str, json: impl Into<Bytes>) -> Request<Bytes> {
+        self.call(method, &[&self.0.context, path].concat(), json)
+    }
+
+    fn call(&self, method: Method, path: &str, json: impl Into<Bytes>) -> Request<Bytes> {
+        let mut call = Request::new(json.into());
+        *call.method_mut() = method;
+        *call.uri_mut() = path.parse().expect("texts in paths are encoded");
+        call.headers_mut().clone_from(&self.0.headers);
+        let json = HeaderValue::from_static("application/json;charset=UTF-8");
+        call.headers_mut().insert(header::CONTENT_TYPE, json);
+        call
+    }
+
+    /// The body of a good answer.
+    async fn send(
+        &self,
+        to: &Address,
+        call: Request<Bytes>,
+        timeout: Duration,
+        max_answer: usize,
+    ) -> Result<Bytes, PeerError> {
+        self.send_whole(to, call, timeout, max_answer).await.map(Response::into_body)
+    }
+
+    /// A good answer.
+    async fn send_whole(
+        &self,
+        to: &Address,
+        call: Request<Bytes>,
+        timeout: Duration,
+        max_answer: usize,
+    ) -> Result<Response<Bytes>, PeerError> {
+        let answer = self.0.client.send(to.as_str(), call, timeout, max_answer).await?;
+        refusal(&answer).map_or(Ok(answer), Err)
+    }
+}
+
+/// What every call carries.
+fn headers(own: &Address, settings: &Settings) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Ok(own) = HeaderValue::from_str(own.as_str()) {
+        headers.insert(SOURCE_HEADER, own);
+    }
+    headers.insert(header::USER_AGENT, USER_AGENT);
+    headers.insert("client-version", HeaderValue::from_static(VERSION));
+    headers.insert(PEER_HEADER, HeaderValue::from(super::member::PROTOCOL));
+    let (name, value) = (&settings.cluster.identity_key, &settings.cluster.identity_value);
+    if let (Some(name), Some(value)) = (name, value)
+        && let (Ok(name), Ok(mut value)) = (name.parse::<HeaderName>(), HeaderValue::from_str(value.reveal()))
+    {
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    headers
+}
+
+/// What an answer that isn't good says.
+fn refusal(answer: &Response<Bytes>) -> Option<PeerError> {
+    if answer.headers().get(&STATE_HEADER).is_some_and(|state| state == "starting") {
+        return Some(PeerError::Starting);
+    }
+    let text = || String::from_utf8_lossy(answer.body()).chars().take(MOST_LETTERS).collect();
+    match answer.status() {
+        StatusCode::OK | StatusCode::NOT_MODIFIED => None,
+        status @ (StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED) => Some(PeerError::Unknown(status)),
+        StatusCode::FORBIDDEN => Some(PeerError::Forbidden(text())),
+        status => Some(PeerError::Refused(status, text())),
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, PeerError> {
+    serde_json::from_slice(answer).map_err(|error| PeerError::Malformed(error.into()))
+}
+
+/// As Java's encoder for forms would, but for blanks, which no such text has.
+fn encode(text: &str) -> String {
+    utf8_percent_encode(text, &PLAIN).to_string()
+}
+
+/// Pairs as a JSON object, in their order.
+struct AsMap<I>(I);
+
+impl<'a, I: IntoIterator<Item = (&'a str, &'a str)> + Clone> Serialize for AsMap<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.clone())
+    }
+}
+
+#[cfg(test)]
+#[path = "peer_tests.rs"]
+mod tests;

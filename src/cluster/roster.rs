@@ -1,0 +1,425 @@
+//! What one node thinks of every listed member: up, suspicious or down, starting, leaving, slow.
+//!
+//! Pure: no clock, no I/O, and the same inputs give the same states. It is told the list, what members report, how they
+//! answer our own reports, and what others saw of them; it says to whom to report next, and what follows for the ring.
+//!
+//! Two sets of rules. Where a member is one of Nacos 1.x, or may be, those of 1.x hold to the letter, since all members
+//! must come to the same ring:
+//!
+//! | event | effect |
+//! | --- | --- |
+//! | our report is answered | UP |
+//! | a report comes from it | UP, even if it can't be reached |
+//! | our report is refused | DOWN at once |
+//! | our report fails otherwise | SUSPICIOUS, and DOWN at the fourth time in a row |
+//! | our report is answered 404 or 501 | nothing |
+//!
+//! Where all listed members have shown that they are Nacre nodes the ring is *damped*: a report makes its sender UP
+//! only if our last report to it was answered too, else it makes us report at once; a member that hangs is DOWN within
+//! 10 s; one that most call slow counts as DOWN.
+//!
+//! Source: Nacos 1.4.8 core module, member manager and report task; the table was seen on a cluster of three.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Address, Mapping, MemberReport, MemberState, NacreMark, Peer, Standing, View,
+    member::PROTOCOL,
+    seen::{Probe, Rules, Seen},
+};
+use crate::{
+    base::clock::Millis,
+    config::{MemberMeta, Settings},
+};
+
+/// What the rules depend on.
+#[derive(Clone, Debug)]
+pub struct RosterSettings {
+    /// Failures in a row that a member may have.
+    pub fail_access_count: u32,
+    /// Milliseconds from a report to a member to the next.
+    pub report_interval_ms: u64,
+    /// Milliseconds that a member may take to answer one.
+    pub report_timeout_ms: u64,
+    /// How the node would spread services.
+    pub mapping: Mapping,
+    /// What the node tells of itself besides.
+    pub meta: MemberMeta,
+}
+
+impl From<&Settings> for RosterSettings {
+    fn from(settings: &Settings) -> Self {
+        let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            fail_access_count: settings.membership.fail_access_count,
+            report_interval_ms: ms(settings.cluster.report_interval),
+            report_timeout_ms: ms(settings.cluster.report_timeout),
+            mapping: settings.distro.mapping,
+            meta: settings.membership.meta.clone(),
+        }
+    }
+}
+
+/// A member as operators are shown it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownMember {
+    /// Who it is.
+    pub address: Address,
+    /// What we think of it; of ourselves we think well.
+    pub state: MemberState,
+    /// What it last reported, or what we would report. None: nothing yet.
+    pub report: Option<MemberReport>,
+    /// Reports of ours that failed, in a row.
+    pub failures: u32,
+    /// Why it has its state, for a person.
+    pub why: &'static str,
+    /// Whether we are in its list, as far as it has told.
+    pub knows_us: Option<bool>,
+    /// It is this node.
+    pub is_own: bool,
+}
+
+/// At this age of its last answer a Nacre member that also failed twice is DOWN.
+const SILENT_MS: u64 = 8_000;
+/// Where nobody asked for the next report for that long beyond the interval, the node itself had stopped.
+const OWN_PAUSE_MS: u64 = 3_000;
+
+/// All listed members as one node sees them.
+#[derive(Clone, Debug)]
+pub struct Roster {
+    own: Address,
+    standing: Standing,
+    settings: RosterSettings,
+    members: BTreeMap<Address, Seen>,
+    /// Members that don't answer this node's forwards in time.
+    slow: Vec<Address>,
+    persistent: u64,
+    asked: Option<Millis>,
+}
+
+impl Roster {
+    /// A node that starts and has not been given a list yet. `own` is spelled as the list spells it.
+    #[must_use]
+    pub fn new(own: Address, settings: RosterSettings) -> Self {
+        let (members, slow) = (BTreeMap::new(), Vec::new());
+        Self { own, standing: Standing::Starting, settings, members, slow, persistent: 0, asked: None }
+    }
+
+    /// The node itself.
+    #[must_use]
+    pub fn own(&self) -> &Address {
+        &self.own
+    }
+
+    /// What the node is doing.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// Takes over a valid list, which may lack the node itself. New members are DOWN, known ones stay as they are.
+    ///
+    /// Not listed: [`Standing::Removed`]. Listed again: [`Standing::Starting`], since others have gone on meanwhile.
+    pub fn relist(&mut self, listed: &[Address], now: Millis) {
+        let listed: BTreeSet<&Address> = listed.iter().collect();
+        self.members.retain(|address, _| listed.contains(address));
+        for &address in listed.iter().filter(|address| **address != &self.own) {
+            self.members.entry(address.clone()).or_insert_with(|| Seen::new(now));
+        }
+        match (self.standing, listed.contains(&self.own)) {
+            (_, false) => self.standing = Standing::Removed,
+            (Standing::Removed, true) => {
+                self.standing = Standing::Starting;
+                self.members.values_mut().for_each(|member| member.answers = false);
+            }
+            (_, true) => {}
+        }
+    }
+
+    /// The addresses of the list, the own one among them while it is listed.
+    #[must_use]
+    pub fn listed(&self) -> Vec<Address> {
+        let own = (self.standing != Standing::Removed).then_some(&self.own);
+        let all: BTreeSet<&Address> = self.members.keys().chain(own).collect();
+        all.into_iter().cloned().collect()
+    }
+
+    /// A report came in. Tells whether its sender is listed; only then anything changes.
+    pub fn reported(&mut self, report: &MemberReport, now: Millis) -> bool {
+        if report.address == self.own {
+            return self.standing != Standing::Removed;
+        }
+        let Some(member) = self.members.get_mut(&report.address) else { return false };
+        member.nacre = report.nacre.as_ref().map(|mark| mark.protocol);
+        member.starting = report.nacre.as_ref().is_some_and(|mark| mark.starting);
+        member.report = Some(report.clone());
+        let is_damped = self.is_damped();
+        let member = self.members.get_mut(&report.address).expect("found above");
+        if !is_damped || member.answers {
+            member.up("it reports");
+        } else if !member.in_flight {
+            member.due = now;
+        }
+        true
+    }
+
+    /// The members to report to now; each is given out once, until [`Self::probed`] tells how it answered.
+    pub fn probe_due(&mut self, now: Millis) -> Vec<Address> {
+        self.look(now);
+        if !self.sends_reports() {
+            return Vec::new();
+        }
+        let (period, standing) = (self.period_ms(), self.standing);
+        let due = self.members.iter_mut().filter(|(_, member)| !member.in_flight && member.due <= now);
+        due.map(|(address, member)| {
+            (member.in_flight, member.due) = (true, now.plus(period));
+            member.sent = Some(standing);
+            address.clone()
+        })
+        .collect()
+    }
+
+    /// When [`Self::probe_due`] should be asked again, if nothing else happens before.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Millis> {
+        if !self.sends_reports() {
+            return None;
+        }
+        let rules = self.rules();
+        let reports = self.members.values().filter(|member| !member.in_flight).map(|member| member.due);
+        let silent = self.members.values().filter_map(|member| member.silent_at(rules));
+        reports.chain(silent).min()
+    }
+
+    /// How a member answered our report.
+    pub fn probed(&mut self, address: &Address, probe: Probe, now: Millis) {
+        let rules = self.rules();
+        if let Some(member) = self.members.get_mut(address) {
+            member.in_flight = false;
+            member.probed(probe, rules, now);
+        }
+    }
+
+    /// Another call to a member was refused, or closed without a byte of an answer: nobody is there. It is reported to at
+    /// once, in case it was only its connection that ended.
+    pub fn refused(&mut self, address: &Address, now: Millis) {
+        if let Some(member) = self.members.get_mut(address) {
+            member.gone("it refuses connections");
+            if !member.in_flight {
+                member.due = now;
+            }
+        }
+    }
+
+    /// Another call to a member was answered. While the node loads, and sends no reports, that makes it UP; later it
+    /// only makes the node report to one that isn't.
+    pub fn answered(&mut self, address: &Address, now: Millis) {
+        let is_loading = self.is_loading();
+        let Some(member) = self.members.get_mut(address) else { return };
+        member.last_answer = now;
+        if is_loading {
+            (member.answers, member.starting) = (true, false);
+            member.up("it answers");
+        } else if member.state != MemberState::Up && !member.in_flight {
+            member.due = now;
+        }
+    }
+
+    /// Another call was answered with `X-Nacre-State: starting`.
+    pub fn heard_starting(&mut self, address: &Address, now: Millis) {
+        let rules = self.rules();
+        if let Some(member) = self.members.get_mut(address) {
+            member.probed(Probe::NotReady { starting: true }, rules, now);
+        }
+    }
+
+    /// The node starts, serves or leaves from now on; the others are told at once. Without effect while it isn't listed.
+    pub fn set_standing(&mut self, standing: Standing, now: Millis) {
+        if self.standing == standing || self.standing == Standing::Removed {
+            return;
+        }
+        self.standing = standing;
+        for member in self.members.values_mut() {
+            (member.due, member.last_answer) = (now, now);
+        }
+    }
+
+    /// Whether all members that aren't DOWN have answered a report that told what the node is doing.
+    #[must_use]
+    pub fn has_told(&self) -> bool {
+        let up = self.members.values().filter(|member| member.state != MemberState::Down);
+        up.into_iter().all(|member| member.told == Some(self.standing))
+    }
+
+    /// The members that don't answer this node's forwards in time.
+    pub fn set_slow(&mut self, slow: Vec<Address>) {
+        self.slow = slow;
+    }
+
+    /// How many persistent instances the node holds.
+    pub fn set_persistent(&mut self, count: u64) {
+        self.persistent = count;
+    }
+
+    /// What the node reports of itself.
+    #[must_use]
+    pub fn report(&self) -> MemberReport {
+        let mark = NacreMark {
+            protocol: PROTOCOL,
+            starting: self.is_loading(),
+            leaving: self.standing == Standing::Leaving,
+            slow: self.slow.clone(),
+            persistent: self.persistent,
+            mapping: self.settings.mapping,
+        };
+        let mut report = MemberReport::of_nacre(&self.own, mark);
+        let MemberMeta { site, ad_weight, weight } = &self.settings.meta;
+        for (name, value) in [("site", site), ("adWeight", ad_weight), ("weight", weight)] {
+            if let Some(value) = value {
+                report.extend_info.insert(name.into(), value.as_str().into());
+            }
+        }
+        report
+    }
+
+    /// The cluster as it follows from all that.
+    #[must_use]
+    pub fn view(&self) -> View {
+        let peers: Vec<Peer> =
+            self.members.iter().map(|(address, member)| self.peer(address, member)).collect();
+        let mapping =
+            if self.mapping_hindrance().is_none() { self.settings.mapping } else { Mapping::Modulo };
+        let view = View::new(self.own.clone(), self.standing, peers, mapping);
+        if self.is_called_slow(&self.own) { view.without_own() } else { view }
+    }
+
+    fn peer(&self, address: &Address, member: &Seen) -> Peer {
+        Peer {
+            address: address.clone(),
+            state: self.state(address, member),
+            nacre: member.nacre,
+            starting: member.starting,
+            leaving: member.is_leaving(),
+        }
+    }
+
+    fn state(&self, address: &Address, member: &Seen) -> MemberState {
+        if self.is_called_slow(address) { MemberState::Down } else { member.state }
+    }
+
+    /// The member for whose sake services aren't spread as set, and why; none where nothing is in the way.
+    #[must_use]
+    pub fn mapping_hindrance(&self) -> Option<(&Address, &'static str)> {
+        if self.settings.mapping == Mapping::Modulo {
+            return None;
+        }
+        // One that owns nothing can't disagree; one that hasn't reported yet is taken to be set like this node.
+        let owners = self.members.iter().filter(|(address, member)| self.peer(address, member).may_own());
+        owners.into_iter().find_map(|(address, member)| match (member.nacre, member.mark()) {
+            (None, _) => Some((address, "hasn't shown that it is a Nacre node")),
+            (Some(_), Some(mark)) if mark.mapping != self.settings.mapping => {
+                Some((address, "has another nacre.distro.mapping"))
+            }
+            _ => None,
+        })
+    }
+
+    /// All listed members, sorted as text, for operators.
+    #[must_use]
+    pub fn members(&self) -> Vec<ShownMember> {
+        let peers = self.members.iter().map(|(address, member)| ShownMember {
+            address: address.clone(),
+            state: self.state(address, member),
+            report: member.report.clone(),
+            failures: member.failures,
+            why: self.why(address),
+            knows_us: member.knows_us,
+            is_own: false,
+        });
+        let own = ShownMember {
+            address: self.own.clone(),
+            state: MemberState::Up,
+            report: Some(self.report()),
+            failures: 0,
+            why: "it is this node",
+            knows_us: None,
+            is_own: true,
+        };
+        let own = (self.standing != Standing::Removed).then_some(own);
+        let mut all: Vec<ShownMember> = peers.chain(own).collect();
+        all.sort_unstable_by(|one, other| one.address.cmp(&other.address));
+        all
+    }
+
+    /// Why a member has its state, for a person.
+    #[must_use]
+    pub fn why(&self, address: &Address) -> &'static str {
+        match self.members.get(address) {
+            Some(_) if self.is_called_slow(address) => "most members call it slow",
+            Some(member) => member.why,
+            None => "it isn't listed",
+        }
+    }
+
+    /// Whether all listed members have shown that they are Nacre nodes.
+    #[must_use]
+    pub fn is_damped(&self) -> bool {
+        self.members.values().all(|member| member.nacre.is_some())
+    }
+
+    /// Whether the node isn't an owner yet, or again, since it hasn't got what the others have. It sends no reports then.
+    fn is_loading(&self) -> bool {
+        matches!(self.standing, Standing::Starting | Standing::Comparing)
+    }
+
+    fn sends_reports(&self) -> bool {
+        matches!(self.standing, Standing::Serving | Standing::Leaving)
+    }
+
+    /// From a report to a member to the next. Members of 1.x report to the others in turn, one each interval, and
+    /// would call a member down much later than a node that asks more often.
+    fn period_ms(&self) -> u64 {
+        let interval = self.settings.report_interval_ms;
+        let in_turn = if self.is_damped() { 1 } else { self.members.len() };
+        interval.saturating_mul(u64::try_from(in_turn).unwrap_or(u64::MAX))
+    }
+
+    fn rules(&self) -> Rules {
+        let RosterSettings { fail_access_count, report_interval_ms, report_timeout_ms, .. } = self.settings;
+        // Two reports may fail before, whatever their limits.
+        let two_reports = report_timeout_ms.saturating_mul(2).saturating_add(report_interval_ms);
+        Rules { is_damped: self.is_damped(), fail_access_count, silent_ms: two_reports.max(SILENT_MS) }
+    }
+
+    /// Finds members that are silent for too long, unless it was the node itself that stood still.
+    fn look(&mut self, now: Millis) {
+        let asked = self.asked.replace(now);
+        let longest = self.period_ms().saturating_add(OWN_PAUSE_MS);
+        let (has_paused, rules) = (asked.is_some_and(|asked| now.since(asked) > longest), self.rules());
+        for member in self.members.values_mut() {
+            if has_paused {
+                member.last_answer = now;
+            }
+            member.look(rules, now);
+        }
+    }
+
+    /// Whether more than half of the Nacre members that are up call it slow, the node itself among them.
+    fn is_called_slow(&self, accused: &Address) -> bool {
+        if !self.is_damped() {
+            return false;
+        }
+        let voters = self.members.iter().filter(|(address, member)| {
+            *address != accused && member.state == MemberState::Up && !member.starting
+        });
+        let own_voice =
+            (self.standing == Standing::Serving && *accused != self.own).then(|| self.slow.contains(accused));
+        let voices = voters.map(|(_, member)| member.calls_slow(accused)).chain(own_voice);
+        let (votes, all) = voices.fold((0, 0), |(votes, all), voice| (votes + usize::from(voice), all + 1));
+        votes * 2 > all
+    }
+}
+
+#[cfg(test)]
+#[path = "roster_tests.rs"]
+mod tests;

@@ -1,0 +1,153 @@
+//! What one node has seen of one member, and which state follows.
+//!
+//! Pure. The rules are those of the [roster](super::roster).
+
+use super::{Address, MemberReport, MemberState, NacreMark, Standing, member::PROTOCOL};
+use crate::base::clock::Millis;
+
+/// How a member answered a report of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// 200 with the code 200.
+    Answered {
+        /// We are in its list.
+        known: bool,
+        /// The number that it gave with `X-Nacre-Peer`; none says nothing.
+        nacre: Option<u32>,
+    },
+    /// 404 or 501.
+    NotReady {
+        /// It said `X-Nacre-State: starting`.
+        starting: bool,
+    },
+    /// Refused, or closed without a byte of an answer: nobody is there.
+    Refused,
+    /// Anything else: no answer in time, another status, something else than JSON, another code in it.
+    Failed,
+}
+
+/// The rules that hold at the moment, for all members alike.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// All listed members have shown that they are Nacre nodes.
+    pub is_damped: bool,
+    /// Failures in a row that a member may have.
+    pub fail_access_count: u32,
+    /// At this age of its last answer a Nacre member that also failed twice is DOWN.
+    pub silent_ms: u64,
+}
+
+/// A listed member other than the node itself, as the node has seen it.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub report: Option<MemberReport>,
+    pub state: MemberState,
+    pub why: &'static str,
+    pub failures: u32,
+    pub nacre: Option<u32>,
+    pub starting: bool,
+    /// Our last report to it, or another call of ours, was answered.
+    pub answers: bool,
+    pub knows_us: Option<bool>,
+    pub last_answer: Millis,
+    pub due: Millis,
+    pub in_flight: bool,
+    /// What the report under way, or the last one that was answered, said of the node.
+    pub sent: Option<Standing>,
+    pub told: Option<Standing>,
+}
+
+impl Seen {
+    pub fn new(now: Millis) -> Self {
+        Self {
+            report: None,
+            state: MemberState::Down,
+            why: "listed, not heard of yet",
+            failures: 0,
+            nacre: None,
+            starting: false,
+            answers: false,
+            knows_us: None,
+            last_answer: now,
+            due: now,
+            in_flight: false,
+            sent: None,
+            told: None,
+        }
+    }
+
+    fn set(&mut self, state: MemberState, why: &'static str) {
+        (self.state, self.why) = (state, why);
+    }
+
+    pub fn up(&mut self, why: &'static str) {
+        self.failures = 0;
+        self.set(MemberState::Up, why);
+    }
+
+    pub fn gone(&mut self, why: &'static str) {
+        (self.answers, self.starting) = (false, false);
+        self.failures = self.failures.saturating_add(1);
+        self.set(MemberState::Down, why);
+    }
+
+    pub fn mark(&self) -> Option<&NacreMark> {
+        self.report.as_ref()?.nacre.as_ref()
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.mark().is_some_and(|mark| mark.leaving)
+    }
+
+    pub fn calls_slow(&self, accused: &Address) -> bool {
+        self.mark().is_some_and(|mark| mark.slow.contains(accused))
+    }
+
+    /// It answered our report so.
+    pub fn probed(&mut self, probe: Probe, rules: Rules, now: Millis) {
+        match probe {
+            Probe::Answered { known, nacre } => {
+                (self.answers, self.starting) = (true, false);
+                (self.knows_us, self.told) = (Some(known), self.sent);
+                self.last_answer = now;
+                self.nacre = nacre.or(self.nacre);
+                self.up("it answers");
+            }
+            Probe::NotReady { starting: true } => {
+                (self.starting, self.answers, self.last_answer) = (true, false, now);
+                self.nacre = self.nacre.or(Some(PROTOCOL));
+            }
+            Probe::NotReady { starting: false } => {}
+            Probe::Refused => self.gone("it refuses connections"),
+            Probe::Failed => self.failed(rules, now),
+        }
+    }
+
+    fn failed(&mut self, rules: Rules, now: Millis) {
+        self.answers = false;
+        self.failures = self.failures.saturating_add(1);
+        if self.failures > rules.fail_access_count || self.is_silent(rules, now) {
+            self.set(MemberState::Down, "it doesn't answer reports");
+        } else if !rules.is_damped || self.state != MemberState::Down {
+            // As 1.x does, also with one that was DOWN since it refused.
+            self.set(MemberState::Suspicious, "it didn't answer the last report");
+        }
+    }
+
+    /// Time has passed: one that only needed to be silent a while longer is DOWN.
+    pub fn look(&mut self, rules: Rules, now: Millis) {
+        if self.state == MemberState::Suspicious && self.is_silent(rules, now) {
+            self.set(MemberState::Down, "it doesn't answer reports");
+        }
+    }
+
+    /// When [`Self::look`] would find it silent, if nothing else happens.
+    pub fn silent_at(&self, rules: Rules) -> Option<Millis> {
+        let is_doubted = rules.is_damped && self.state == MemberState::Suspicious && self.failures >= 2;
+        is_doubted.then(|| self.last_answer.plus(rules.silent_ms))
+    }
+
+    fn is_silent(&self, rules: Rules, now: Millis) -> bool {
+        rules.is_damped && self.failures >= 2 && now.since(self.last_answer) >= rules.silent_ms
+    }
+}

@@ -1,0 +1,527 @@
+//! The protocol by which members keep their data alike: what is to be said to whom, and when.
+//!
+//! Pure: it is told of changes, answers and the time, and gives out what is to be done; whoever drives it makes the calls
+//! and touches the data. One instance a node. Source: Nacos 1.4.8 naming module, distro protocol, for members of 1.x;
+//! ours among Nacre members.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    data::{Data, Told},
+    load::{Load, Loaded},
+    mapper::{self, Owner},
+    outbox::{Item, Outbox, Pace, Sent},
+    verify::{Buckets, Page, hash, mix},
+};
+use crate::{
+    base::clock::Millis,
+    cluster::{Address, Peer, Standing, View},
+};
+
+/// A node that wasn't driven for longer than this stood still, in milliseconds: its peers have gone on without it. As long
+/// as they wait for an answer, so that nobody waits for a request that was left lying.
+pub const STILL_MS: u64 = 2_000;
+/// How often the protocol wants to be driven at least, to notice that, in milliseconds.
+const HEARTBEAT_MS: u64 = 500;
+/// A peer that was asked about silent parts and doesn't answer for this long knows nothing of them, in milliseconds.
+const ASK_MS: u64 = 3_000;
+/// Keys in one pull from a member of 1.x.
+const PULL_BATCH: usize = 1_000;
+
+/// The pace of the protocol; times in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rhythm {
+    /// Time between two sendings of one key where all members are Nacre.
+    pub merge_ms: u64,
+    /// The same where one isn't.
+    pub legacy_merge_ms: u64,
+    /// Time between two requests to one peer.
+    pub gather_ms: u64,
+    /// Keys in one request.
+    pub batch: usize,
+    /// Longest pause before a request is tried again.
+    pub retry_cap_ms: u64,
+    /// Time between two comparisons with all peers.
+    pub verify_ms: u64,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Action<D: Data> {
+    /// Make a call, and tell how it ended by its number.
+    Call {
+        /// Its number.
+        id: u64,
+        /// Whom to call.
+        to: Address,
+        /// What to say.
+        call: Call<D>,
+    },
+    /// All that could know of younger beats of the silent parts of this key have been asked: judge them.
+    Settled(D::Key),
+    /// The data of the others are here.
+    Ready {
+        /// Those whose data were merged; they can be reached.
+        loaded_from: Vec<Address>,
+    },
+    /// The node wasn't driven for this long.
+    StoodStill {
+        /// Milliseconds.
+        ms: u64,
+    },
+}
+
+/// What is to be said to a peer.
+#[derive(Debug)]
+pub enum Call<D: Data> {
+    /// Ask for all its data, and merge them. Answered by [`Answer::Load`].
+    Load,
+    /// Send the newest of these. Answered by [`Answer::Push`].
+    Push(Vec<Item<D::Key>>),
+    /// Compare. Answered by [`Answer::Verified`].
+    Verify {
+        /// The digest of all that the node owns.
+        root: u64,
+        /// What is to be known of the silence of parts.
+        beats: D::Beats,
+    },
+    /// Compare the keys of some buckets. Answered by [`Answer::Wanted`].
+    Keys(Page<D::Key>),
+    /// Ask for younger beats of the silent parts of these. Answered by [`Answer::Done`].
+    Ask(Vec<D::Key>),
+    /// Send a member of 1.x the checksums of these, which are all that the node owns. Answered by [`Answer::Done`].
+    Checksums(Vec<D::Key>),
+    /// Ask a member of 1.x for these, and apply them. Answered by [`Answer::Done`].
+    Pull(Vec<D::Key>),
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum Answer<K> {
+    /// Of [`Call::Load`].
+    Load(Loaded),
+    /// Of [`Call::Push`].
+    Push(Sent),
+    /// Of [`Call::Verify`].
+    Verified {
+        /// Tells one run of the peer from another.
+        boot: u64,
+        /// The peer's buckets where the roots differ.
+        buckets: Option<Buckets>,
+    },
+    /// Of [`Call::Keys`]: the keys that the peer wants whole.
+    Wanted(Vec<K>),
+    /// Of the others: it was done.
+    Done,
+    /// Of any: it wasn't.
+    Failed,
+}
+
+/// What is under way.
+#[derive(Debug)]
+enum UnderWay<K> {
+    Load,
+    Push,
+    Verify,
+    Keys,
+    Ask(Vec<K>),
+    Checksums,
+    Pull,
+}
+
+/// What there is between this node and one peer.
+#[derive(Debug)]
+struct Line<K> {
+    outbox: Outbox<K>,
+    told: Told,
+    boot: Option<u64>,
+    /// Keys to be asked of a member of 1.x.
+    pulls: BTreeSet<K>,
+    verifying: bool,
+    asking: bool,
+    pulling: bool,
+}
+
+impl<K: Clone + Ord + std::hash::Hash> Line<K> {
+    fn new() -> Self {
+        Self {
+            outbox: Outbox::default(),
+            told: Told::default(),
+            boot: None,
+            pulls: BTreeSet::new(),
+            verifying: false,
+            asking: false,
+            pulling: false,
+        }
+    }
+}
+
+/// Silent parts of a key, about which peers are asked.
+#[derive(Debug)]
+struct Ask {
+    waits_for: BTreeSet<Address>,
+    until: Millis,
+}
+
+/// The protocol of one node.
+#[derive(Debug)]
+pub struct Core<D: Data> {
+    rhythm: Rhythm,
+    view: Arc<View>,
+    lines: BTreeMap<Address, Line<D::Key>>,
+    load: Option<Load>,
+    asks: BTreeMap<D::Key, Ask>,
+    next_round: Millis,
+    driven: Option<Millis>,
+    calls: BTreeMap<u64, (Address, UnderWay<D::Key>)>,
+    last_id: u64,
+}
+
+impl<D: Data> Core<D> {
+    /// The protocol of a node that sees this.
+    #[must_use]
+    pub fn new(rhythm: Rhythm, view: Arc<View>, now: Millis) -> Self {
+        let mut core = Self {
+            rhythm,
+            view: Arc::new(View::alone(view.own.clone())),
+            lines: BTreeMap::new(),
+            load: None,
+            asks: BTreeMap::new(),
+            next_round: now.plus(rhythm.verify_ms),
+            driven: None,
+            calls: BTreeMap::new(),
+            last_id: 0,
+        };
+        core.see(view, now);
+        core
+    }
+
+    /// The cluster looks like this now.
+    pub fn see(&mut self, view: Arc<View>, now: Millis) {
+        let before = std::mem::replace(&mut self.view, view);
+        let view = Arc::clone(&self.view);
+        self.lines.retain(|address, _| view.peer(address).is_some());
+        for peer in &view.peers {
+            let line = self.lines.entry(peer.address.clone()).or_insert_with(Line::new);
+            let was_at_work = before.peer(&peer.address).is_some_and(Peer::is_nacre_at_work);
+            if peer.is_nacre_at_work() && !was_at_work {
+                line.told.clear();
+                line.outbox.hurry(now);
+            }
+        }
+        let addresses = || view.peers.iter().map(|peer| peer.address.clone());
+        match view.standing {
+            Standing::Starting | Standing::Comparing => match &mut self.load {
+                Some(load) => load.relist(addresses(), now),
+                None => self.load = Some(Load::new(addresses(), now)),
+            },
+            Standing::Removed | Standing::Alone => {
+                self.load = None;
+                self.lines.clear();
+                self.asks.clear();
+            }
+            Standing::Serving | Standing::Leaving => self.load = None,
+        }
+        for ask in self.asks.values_mut() {
+            ask.waits_for.retain(|address| view.peer(address).is_some_and(Peer::is_nacre_at_work));
+        }
+    }
+
+    /// This node has written to a key; every peer is to know.
+    pub fn changed(&mut self, key: &D::Key, now: Millis) {
+        let pace = self.pace();
+        for line in self.lines.values_mut() {
+            line.outbox.put(key, false, now, pace);
+        }
+    }
+
+    /// A peer lacks something of these keys: they are sent to it whole.
+    pub fn lacks(&mut self, peer: &Address, keys: impl IntoIterator<Item = D::Key>, now: Millis) {
+        let pace = self.pace();
+        if let Some(line) = self.lines.get_mut(peer) {
+            for key in keys {
+                line.outbox.put(&key, true, now, pace);
+            }
+        }
+    }
+
+    /// A member of 1.x has other data than this node under these keys, which are its own: it is asked for them.
+    pub fn pull(&mut self, peer: &Address, keys: impl IntoIterator<Item = D::Key>) {
+        if let Some(line) = self.lines.get_mut(peer) {
+            line.pulls.extend(keys);
+        }
+    }
+
+    /// Parts of a key are silent: asks those that may know better; [`Action::Settled`] tells when they have answered.
+    pub fn ask(&mut self, key: &D::Key, now: Millis) {
+        let view = &self.view;
+        self.asks.entry(key.clone()).or_insert_with(|| {
+            let peers = view.peers.iter().filter(|peer| peer.is_nacre_at_work());
+            Ask { waits_for: peers.map(|peer| peer.address.clone()).collect(), until: now.plus(ASK_MS) }
+        });
+    }
+
+    /// Whether a listed Nacre member may lack the newest of this key.
+    #[must_use]
+    pub fn is_lacking(&self, key: &D::Key) -> bool {
+        let mut nacre = self.view.peers.iter().filter(|peer| peer.nacre.is_some());
+        nacre.any(|peer| self.lines.get(&peer.address).is_some_and(|line| line.outbox.lacks(key)))
+    }
+
+    /// How many keys wait for a peer or are under way to it, for each peer.
+    pub fn waiting(&self) -> impl Iterator<Item = (&Address, usize)> {
+        self.lines.iter().map(|(address, line)| (address, line.outbox.len()))
+    }
+
+    /// Whether every peer that can be reached has all that this node wrote.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        let mut reached = self.view.peers.iter().filter(|peer| is_sent_to(peer));
+        reached.all(|peer| self.lines.get(&peer.address).is_none_or(|line| line.outbox.is_empty()))
+    }
+
+    /// What is to be done at `now`.
+    pub fn poll(&mut self, data: &D, now: Millis) -> Vec<Action<D>> {
+        let mut actions = Vec::new();
+        let before = self.driven.replace(now);
+        let still_ms = before.map_or(0, |before| now.since(before));
+        if still_ms > STILL_MS && self.view.standing == Standing::Serving && !self.view.peers.is_empty() {
+            // What the others did meanwhile comes first.
+            self.next_round = now.plus(self.rhythm.verify_ms);
+            self.asks.clear();
+            actions.push(Action::StoodStill { ms: still_ms });
+            return actions;
+        }
+        match self.view.standing {
+            Standing::Alone | Standing::Removed => {}
+            Standing::Starting | Standing::Comparing => self.go_on_loading(now, &mut actions),
+            Standing::Serving | Standing::Leaving => {
+                self.push(now, &mut actions);
+                self.settle(now, &mut actions);
+                self.ask_peers(&mut actions);
+                self.pull_from_legacy(&mut actions);
+                if now >= self.next_round {
+                    self.next_round = now.plus(self.rhythm.verify_ms);
+                    self.verify(data, now, &mut actions);
+                }
+            }
+        }
+        actions
+    }
+
+    /// When [`Core::poll`] has something to do after `now`, if nothing happens before.
+    #[must_use]
+    pub fn next(&self, now: Millis) -> Option<Millis> {
+        let heartbeat = now.plus(HEARTBEAT_MS);
+        let next = match self.view.standing {
+            Standing::Alone | Standing::Removed => return None,
+            Standing::Starting | Standing::Comparing => self.load.as_ref().and_then(|load| load.next(now)),
+            Standing::Serving | Standing::Leaving => {
+                let peers = self.view.peers.iter().filter(|peer| is_sent_to(peer));
+                let sends = peers.filter_map(|peer| self.lines.get(&peer.address)?.outbox.next());
+                let asks = self.asks.values().map(|ask| ask.until);
+                sends.chain(asks).chain([self.next_round]).min()
+            }
+        };
+        Some(next.map_or(heartbeat, |next| next.min(heartbeat)))
+    }
+
+    /// A call has ended.
+    pub fn answered(&mut self, id: u64, answer: Answer<D::Key>, data: &D, now: Millis) -> Vec<Action<D>> {
+        let mut actions = Vec::new();
+        let Some((peer, call)) = self.calls.remove(&id) else { return actions };
+        let (pace, dice) = (self.pace(), mix(hash(self.view.own.as_str().bytes()) ^ id));
+        if let UnderWay::Load = call {
+            let outcome = if let Answer::Load(outcome) = answer { outcome } else { Loaded::Failed };
+            if let Some(load) = &mut self.load {
+                load.answered(&peer, outcome, now);
+            }
+            return actions;
+        }
+        let Some(line) = self.lines.get_mut(&peer) else { return actions };
+        match (call, answer) {
+            (UnderWay::Push, Answer::Push(outcome)) => line.outbox.sent(outcome, now, pace, dice),
+            (UnderWay::Push, _) => line.outbox.sent(Sent::Failed, now, pace, dice),
+            (UnderWay::Verify, Answer::Verified { boot, buckets }) => {
+                line.verifying = false;
+                if line.boot.replace(boot) != Some(boot) {
+                    line.told.clear();
+                }
+                if let Some(theirs) = buckets {
+                    self.compare(peer, &theirs, data, &mut actions);
+                }
+            }
+            (UnderWay::Verify, _) => {
+                line.verifying = false;
+                // Whether it heard is unknown: it is told everything anew.
+                line.told.clear();
+            }
+            (UnderWay::Keys, Answer::Wanted(keys)) => {
+                for key in keys {
+                    line.outbox.put(&key, true, now, pace);
+                }
+            }
+            (UnderWay::Ask(keys), answer) => {
+                line.asking = false;
+                if let Answer::Done = answer {
+                    for key in &keys {
+                        if let Some(ask) = self.asks.get_mut(key) {
+                            ask.waits_for.remove(&peer);
+                        }
+                    }
+                }
+            }
+            (UnderWay::Checksums, _) => line.verifying = false,
+            // What a pull didn't bring, the peer's next checksums ask for again.
+            (UnderWay::Pull, _) => line.pulling = false,
+            (UnderWay::Keys | UnderWay::Load, _) => {}
+        }
+        actions
+    }
+
+    fn pace(&self) -> Pace {
+        let Rhythm { merge_ms, legacy_merge_ms, gather_ms, batch, retry_cap_ms, .. } = self.rhythm;
+        let merge_ms = if self.view.is_all_nacre() { merge_ms } else { legacy_merge_ms };
+        Pace { merge_ms, gather_ms, batch, retry_cap_ms }
+    }
+
+    fn call(&mut self, to: &Address, call: Call<D>) -> Action<D> {
+        self.last_id += 1;
+        let under_way = match &call {
+            Call::Load => UnderWay::Load,
+            Call::Push(_) => UnderWay::Push,
+            Call::Verify { .. } => UnderWay::Verify,
+            Call::Keys(_) => UnderWay::Keys,
+            Call::Ask(keys) => UnderWay::Ask(keys.clone()),
+            Call::Checksums(_) => UnderWay::Checksums,
+            Call::Pull(_) => UnderWay::Pull,
+        };
+        self.calls.insert(self.last_id, (to.clone(), under_way));
+        Action::Call { id: self.last_id, to: to.clone(), call }
+    }
+
+    fn go_on_loading(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
+        let Some(load) = &mut self.load else { return };
+        if load.is_complete(now) {
+            let loaded_from = load.merged().cloned().collect();
+            self.load = None;
+            actions.push(Action::Ready { loaded_from });
+            return;
+        }
+        for address in load.take(now) {
+            let call = self.call(&address, Call::Load);
+            actions.push(call);
+        }
+    }
+
+    fn push(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
+        let (pace, view) = (self.pace(), Arc::clone(&self.view));
+        for peer in view.peers.iter().filter(|peer| is_sent_to(peer)) {
+            let line = self.lines.get_mut(&peer.address);
+            if let Some(items) = line.and_then(|line| line.outbox.take(now, pace)) {
+                let call = self.call(&peer.address, Call::Push(items));
+                actions.push(call);
+            }
+        }
+    }
+
+    /// Gives out the keys whose silence may be judged.
+    fn settle(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
+        self.asks.retain(|key, ask| {
+            let settled = ask.waits_for.is_empty() || now >= ask.until;
+            if settled {
+                actions.push(Action::Settled(key.clone()));
+            }
+            !settled
+        });
+    }
+
+    fn ask_peers(&mut self, actions: &mut Vec<Action<D>>) {
+        let view = Arc::clone(&self.view);
+        for peer in view.peers.iter().filter(|peer| peer.is_nacre_at_work()) {
+            let waits = |ask: &Ask| ask.waits_for.contains(&peer.address);
+            let keys = self.asks.iter().filter(|(_, ask)| waits(ask)).map(|(key, _)| key.clone());
+            let keys: Vec<_> = keys.collect();
+            let Some(line) = self.lines.get_mut(&peer.address) else { continue };
+            if !keys.is_empty() && !std::mem::replace(&mut line.asking, true) {
+                let call = self.call(&peer.address, Call::Ask(keys));
+                actions.push(call);
+            }
+        }
+    }
+
+    fn pull_from_legacy(&mut self, actions: &mut Vec<Action<D>>) {
+        let view = Arc::clone(&self.view);
+        for peer in &view.peers {
+            let Some(line) = self.lines.get_mut(&peer.address) else { continue };
+            if line.pulls.is_empty() || std::mem::replace(&mut line.pulling, true) {
+                continue;
+            }
+            let rest = line.pulls.iter().nth(PULL_BATCH).cloned();
+            let rest = rest.map(|first| line.pulls.split_off(&first)).unwrap_or_default();
+            let keys = std::mem::replace(&mut line.pulls, rest);
+            let call = self.call(&peer.address, Call::Pull(keys.into_iter().collect()));
+            actions.push(call);
+        }
+    }
+
+    /// Compares what the node owns with all peers.
+    fn verify(&mut self, data: &D, now: Millis, actions: &mut Vec<Action<D>>) {
+        let view = Arc::clone(&self.view);
+        if view.own_index.is_none() {
+            return;
+        }
+        let owned = |key: &D::Key| mapper::owner(&view, D::name(key)) == Owner::Here;
+        let root = view.peers.iter().any(Peer::is_nacre_at_work).then(|| Buckets::of(data, &owned).root());
+        for peer in &view.peers {
+            let Some(line) = self.lines.get_mut(&peer.address).filter(|line| !line.verifying) else {
+                continue;
+            };
+            let call = match (root, peer.nacre) {
+                (Some(root), Some(_)) if peer.is_nacre_at_work() => {
+                    Call::Verify { root, beats: data.beats(&owned, &mut line.told, now) }
+                }
+                (_, Some(_)) => continue,
+                (_, None) => {
+                    let mut keys = Vec::new();
+                    data.each(&mut |key, _| {
+                        if owned(key) {
+                            keys.push(key.clone());
+                        }
+                    });
+                    if keys.is_empty() {
+                        continue;
+                    }
+                    Call::Checksums(keys)
+                }
+            };
+            line.verifying = true;
+            let call = self.call(&peer.address, call);
+            actions.push(call);
+        }
+    }
+
+    fn compare(&mut self, peer: Address, theirs: &Buckets, data: &D, actions: &mut Vec<Action<D>>) {
+        let view = Arc::clone(&self.view);
+        let owned = |key: &D::Key| mapper::owner(&view, D::name(key)) == Owner::Here;
+        let differing = Buckets::of(data, &owned).differing(theirs);
+        if !differing.is_empty() {
+            let page = Page::of(data, differing, &owned);
+            let call = self.call(&peer, Call::Keys(page));
+            actions.push(call);
+        }
+    }
+}
+
+/// Whether changes are sent to a peer now: Nacre members that are away get them when they are back, members of 1.x are
+/// tried whatever their state, as they do themselves.
+fn is_sent_to(peer: &Peer) -> bool {
+    peer.nacre.is_none() || peer.is_nacre_at_work()
+}
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;

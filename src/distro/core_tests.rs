@@ -1,0 +1,230 @@
+//! The protocol over numbers instead of instance lists.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::cluster::{Mapping, MemberState};
+
+/// Numbers with digests; all belong to the owner of the empty name.
+#[derive(Clone, Debug, Default)]
+struct Numbers(BTreeMap<u32, u64>);
+
+impl Data for Numbers {
+    type Key = u32;
+    type Beats = usize;
+
+    fn name(_: &u32) -> &str {
+        ""
+    }
+
+    fn hash(key: &u32) -> u64 {
+        mix(hash(key.to_be_bytes().into_iter()))
+    }
+
+    fn each(&self, each: &mut dyn FnMut(&u32, u64)) {
+        self.0.iter().for_each(|(key, digest)| each(key, *digest));
+    }
+
+    fn digest(&self, key: &u32) -> u64 {
+        self.0.get(key).copied().unwrap_or(0)
+    }
+
+    fn beats(&self, _: &dyn Fn(&u32) -> bool, told: &mut Told, _: Millis) -> usize {
+        // Tells once that something is late.
+        usize::from(told.insert(1))
+    }
+}
+
+const RHYTHM: Rhythm = Rhythm {
+    merge_ms: 50,
+    legacy_merge_ms: 1_000,
+    gather_ms: 5,
+    batch: 1_000,
+    retry_cap_ms: 3_000,
+    verify_ms: 5_000,
+};
+
+fn address(n: u32) -> Address {
+    Address::new(&format!("10.0.0.{n}:8848"))
+}
+
+fn nacre(n: u32, state: MemberState) -> Peer {
+    Peer { address: address(n), state, nacre: Some(1), starting: false, leaving: false }
+}
+
+fn legacy(n: u32, state: MemberState) -> Peer {
+    Peer { nacre: None, ..nacre(n, state) }
+}
+
+/// The view of member 1, which is first in the ring and so the owner of the empty name.
+fn view(standing: Standing, peers: Vec<Peer>) -> Arc<View> {
+    Arc::new(View::new(address(1), standing, peers, Mapping::Modulo))
+}
+
+fn serving(peers: Vec<Peer>) -> Core<Numbers> {
+    Core::new(RHYTHM, view(Standing::Serving, peers), Millis(0))
+}
+
+/// Actions as texts.
+fn said(actions: &[Action<Numbers>]) -> Vec<String> {
+    let said = |action: &Action<Numbers>| match action {
+        Action::Call { to, call, .. } => format!("{to} {}", word(call)),
+        Action::Settled(key) => format!("settled {key}"),
+        Action::Ready { loaded_from } => format!("ready {}", loaded_from.len()),
+        Action::StoodStill { ms } => format!("still {ms}"),
+    };
+    actions.iter().map(said).collect()
+}
+
+fn word(call: &Call<Numbers>) -> String {
+    match call {
+        Call::Load => "load".into(),
+        Call::Push(items) => {
+            let text = |item: &Item<u32>| format!("{}>{:?}", item.key, item.newer_than);
+            format!("push {}", items.iter().map(text).collect::<Vec<_>>().join(" "))
+        }
+        Call::Verify { beats, .. } => format!("verify {beats}"),
+        Call::Keys(page) => format!("keys {:?}", page.keys.iter().map(|(key, _)| key).collect::<Vec<_>>()),
+        Call::Ask(keys) => format!("ask {keys:?}"),
+        Call::Checksums(keys) => format!("checksums {keys:?}"),
+        Call::Pull(keys) => format!("pull {keys:?}"),
+    }
+}
+
+/// The number of the `n`th call among `actions`.
+fn id(actions: &[Action<Numbers>], n: usize) -> u64 {
+    let mut ids = actions.iter().filter_map(|action| match action {
+        Action::Call { id, .. } => Some(*id),
+        _ => None,
+    });
+    ids.nth(n).unwrap()
+}
+
+/// What there is to do at the end of `ms` milliseconds in which the core was driven often enough.
+fn driven(core: &mut Core<Numbers>, data: &Numbers, now: &mut Millis, ms: u64) -> Vec<Action<Numbers>> {
+    let end = now.plus(ms);
+    loop {
+        let actions = core.poll(data, *now);
+        if *now == end {
+            return actions;
+        }
+        assert_eq!(said(&actions), Vec::<String>::new(), "before the end");
+        *now = now.plus(1_000).min(end);
+    }
+}
+
+#[test]
+fn a_change_goes_to_all_at_once_but_to_nacre_members_that_are_away() {
+    let data = Numbers::default();
+    let peers = |state| vec![nacre(2, MemberState::Up), nacre(3, state), legacy(4, MemberState::Down)];
+    let mut core = serving(peers(MemberState::Down));
+    core.changed(&7, Millis(10));
+    let actions = core.poll(&data, Millis(10));
+    assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None", "10.0.0.4:8848 push 7>None"]);
+    assert!(core.is_lacking(&7));
+    core.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(5)])), &data, Millis(11));
+    assert!(core.is_lacking(&7), "the one that is away lacks it");
+    core.see(view(Standing::Serving, peers(MemberState::Up)), Millis(20));
+    let actions = core.poll(&data, Millis(20));
+    assert_eq!(said(&actions), ["10.0.0.3:8848 push 7>None"]);
+    core.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(5)])), &data, Millis(21));
+    assert!(!core.is_lacking(&7), "members of 1.x confirm nothing");
+}
+
+#[test]
+fn a_member_that_is_no_longer_listed_gets_nothing_more() {
+    let data = Numbers::default();
+    let mut core = serving(vec![legacy(2, MemberState::Down), legacy(3, MemberState::Up)]);
+    core.changed(&7, Millis(10));
+    let actions = core.poll(&data, Millis(10));
+    core.see(view(Standing::Serving, vec![legacy(3, MemberState::Up)]), Millis(11));
+    core.answered(id(&actions, 0), Answer::Failed, &data, Millis(12));
+    core.answered(id(&actions, 1), Answer::Failed, &data, Millis(12));
+    assert_eq!(said(&core.poll(&data, Millis(1_500))), ["10.0.0.3:8848 push 7>None"]);
+}
+
+#[test]
+fn a_comparison_goes_from_root_to_keys_and_ends_in_a_push_of_the_whole() {
+    let data = Numbers((0..100).map(|key| (key, 1)).collect());
+    let mut core = serving(vec![nacre(2, MemberState::Up)]);
+    let actions = driven(&mut core, &data, &mut Millis(0), 5_000);
+    assert_eq!(said(&actions), ["10.0.0.2:8848 verify 1"]);
+    let mut theirs = data.clone();
+    theirs.0.remove(&42);
+    let buckets = Some(Buckets::of(&theirs, &|_| true));
+    let actions = core.answered(id(&actions, 0), Answer::Verified { boot: 1, buckets }, &data, Millis(5_001));
+    let page = said(&actions);
+    assert!(
+        page.len() == 1 && page[0].starts_with("10.0.0.2:8848 keys") && page[0].contains("42"),
+        "{page:?}"
+    );
+    core.answered(id(&actions, 0), Answer::Wanted(vec![42]), &data, Millis(5_002));
+    assert_eq!(said(&core.poll(&data, Millis(5_002))), ["10.0.0.2:8848 push 42>None"]);
+}
+
+#[test]
+fn a_peer_that_runs_anew_or_whose_answer_is_lost_is_told_everything_again() {
+    let data = Numbers([(1, 1)].into());
+    let (mut core, mut now) = (serving(vec![nacre(2, MemberState::Up)]), Millis(0));
+    let mut round = |answer: Answer<u32>| {
+        let actions = driven(&mut core, &data, &mut now, 5_000);
+        core.answered(id(&actions, 0), answer, &data, now);
+        said(&actions)[0].replace("10.0.0.2:8848 verify ", "")
+    };
+    let same = |boot| Answer::Verified { boot, buckets: None };
+    let told: Vec<String> = [same(1), same(1), same(1), same(2), Answer::Failed, same(2), same(2)]
+        .into_iter()
+        .map(&mut round)
+        .collect();
+    // The first answer makes the run known, the fourth another one; what wasn't answered is said again.
+    assert_eq!(told, ["1", "1", "0", "0", "1", "1", "0"]);
+}
+
+#[test]
+fn silence_is_judged_when_all_have_answered_or_three_seconds_have_passed() {
+    let data = Numbers::default();
+    let away = || nacre(4, MemberState::Down);
+    let mut core = serving(vec![nacre(2, MemberState::Up), nacre(3, MemberState::Suspicious), away()]);
+    core.ask(&7, Millis(10));
+    let actions = core.poll(&data, Millis(10));
+    assert_eq!(said(&actions), ["10.0.0.2:8848 ask [7]", "10.0.0.3:8848 ask [7]"]);
+    core.answered(id(&actions, 0), Answer::Done, &data, Millis(11));
+    assert!(core.poll(&data, Millis(12)).is_empty());
+    core.answered(id(&actions, 1), Answer::Done, &data, Millis(13));
+    assert_eq!(said(&core.poll(&data, Millis(13))), ["settled 7"]);
+    core.ask(&8, Millis(100));
+    assert_eq!(said(&core.poll(&data, Millis(100))), ["10.0.0.2:8848 ask [8]", "10.0.0.3:8848 ask [8]"]);
+    let actions = driven(&mut core, &data, &mut Millis(101), 2_999);
+    assert_eq!(said(&actions), ["settled 8"]);
+    core.see(view(Standing::Serving, vec![away()]), Millis(3_200));
+    core.ask(&9, Millis(3_200));
+    assert_eq!(said(&core.poll(&data, Millis(3_200))), ["settled 9"], "nobody to ask");
+}
+
+#[test]
+fn a_member_of_1_x_is_sent_all_own_checksums_and_never_an_empty_map() {
+    let (mut core, mut now) = (serving(vec![legacy(2, MemberState::Down)]), Millis(0));
+    assert!(driven(&mut core, &Numbers::default(), &mut now, 5_000).is_empty());
+    let data = Numbers([(1, 1), (2, 0)].into());
+    assert_eq!(said(&driven(&mut core, &data, &mut now, 5_000)), ["10.0.0.2:8848 checksums [1, 2]"]);
+    core.pull(&address(2), [5, 6]);
+    assert_eq!(said(&core.poll(&data, now)), ["10.0.0.2:8848 pull [5, 6]"]);
+    assert!(core.poll(&data, now).is_empty(), "one pull at a time, and nothing left");
+}
+
+#[test]
+fn a_node_loads_before_it_says_anything_and_one_that_stood_still_says_so_first() {
+    let data = Numbers([(1, 1)].into());
+    let peers = |state| vec![nacre(2, state)];
+    let mut core = Core::new(RHYTHM, view(Standing::Starting, peers(MemberState::Down)), Millis(0));
+    core.changed(&1, Millis(0));
+    let actions = core.poll(&data, Millis(0));
+    assert_eq!(said(&actions), ["10.0.0.2:8848 load"]);
+    core.answered(id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(5));
+    assert_eq!(said(&core.poll(&data, Millis(5))), ["ready 1"]);
+    core.see(view(Standing::Serving, peers(MemberState::Up)), Millis(6));
+    assert_eq!(said(&core.poll(&data, Millis(6))), ["10.0.0.2:8848 push 1>None"]);
+    assert_eq!(said(&core.poll(&data, Millis(2_007))), ["still 2001"]);
+    core.see(view(Standing::Comparing, peers(MemberState::Up)), Millis(2_007));
+    assert_eq!(said(&core.poll(&data, Millis(2_007))), ["10.0.0.2:8848 load"]);
+}

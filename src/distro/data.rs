@@ -1,0 +1,34 @@
+//! What the protocol must know of the data that it keeps alike on all members.
+//!
+//! The protocol never holds data: it decides which keys go to whom and when, and whoever drives it reads the newest data
+//! when a call is made. Instance lists are the data that ships; tests bring others.
+
+use std::{collections::HashSet, fmt::Debug, hash::Hash};
+
+use crate::base::clock::Millis;
+
+/// Parts that a peer has been told are late, by a hash of key and part.
+pub type Told = HashSet<u64>;
+
+/// Data under keys, each a set of stamped parts.
+pub trait Data {
+    /// Names a datum.
+    type Key: Clone + Ord + Hash + Debug;
+    /// What is said to a peer about the silence of parts; empty where nothing changed.
+    type Beats: Debug;
+
+    /// The text by which the owner of a key is found.
+    fn name(key: &Self::Key) -> &str;
+
+    /// A hash of the key that is the same on every member.
+    fn hash(key: &Self::Key) -> u64;
+
+    /// Calls `each` with every key that has parts, and the digest of those.
+    fn each(&self, each: &mut dyn FnMut(&Self::Key, u64));
+
+    /// The digest of the parts under a key; that of a datum without parts, or of none, is 0.
+    fn digest(&self, key: &Self::Key) -> u64;
+
+    /// Which parts of the keys that `owned` says became late or came back since `told` was said; brings `told` up to date.
+    fn beats(&self, owned: &dyn Fn(&Self::Key) -> bool, told: &mut Told, now: Millis) -> Self::Beats;
+}

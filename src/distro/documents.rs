@@ -1,0 +1,223 @@
+//! What Nacre members say to each other beside the wire of 1.x: comparing, and what is known of silence.
+//!
+//! Pure. JSON objects with texts for digests, since not every reader of JSON has 64-bit numbers; unknown fields are of no
+//! account, so that a later version may say more.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use super::verify::{BUCKETS, Buckets, Page};
+use crate::model::{InstanceKey, ServiceKey};
+
+/// Between namespace and service.
+const SEPARATOR: &str = "##";
+
+/// A service as `namespace##group@@service`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named(pub ServiceKey);
+
+impl Serialize for Named {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}{SEPARATOR}{}", self.0.namespace, self.0.name))
+    }
+}
+
+impl<'de> Deserialize<'de> for Named {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.split_once(SEPARATOR) {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+                Ok(Self(ServiceKey::new(namespace, name)))
+            }
+            _ => Err(D::Error::custom("a key without a namespace or a name")),
+        }
+    }
+}
+
+/// 64 bits as hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hex(pub u64);
+
+impl Serialize for Hex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Hex {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u64::from_str_radix(&text, 16).map(Self).map_err(|_| D::Error::custom("a digest isn't hexadecimal"))
+    }
+}
+
+/// An instance and how long ago its last beat was, in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silent(pub String, pub i32, pub String, pub u64);
+
+impl Silent {
+    /// Which instance.
+    #[must_use]
+    pub fn key(&self) -> InstanceKey<'_> {
+        InstanceKey { ip: &self.0, port: self.1, cluster: &self.2 }
+    }
+
+    /// The instance with this key, silent for `age_ms`.
+    #[must_use]
+    pub fn new(key: &InstanceKey<'_>, age_ms: u64) -> Self {
+        Self(key.ip.to_owned(), key.port, key.cluster.to_owned(), age_ms)
+    }
+}
+
+/// Instances by service.
+pub type Silences = Vec<(Named, Vec<Silent>)>;
+
+/// What an owner says of the silence of its instances: those that aren't named, and weren't before, are in time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beats {
+    /// Those that became late.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late: Silences,
+    /// Those that were late and have beaten since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub back: Silences,
+}
+
+/// An owner compares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verify {
+    /// Address of the owner.
+    pub source: String,
+    /// The digest of all that it owns.
+    pub root: Hex,
+    /// What it says of silence.
+    #[serde(flatten)]
+    pub beats: Beats,
+}
+
+/// The answer to [`Verify`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verified {
+    /// Tells one run of the answering node from another.
+    pub boot: Hex,
+    /// Its own digests of what the owner owns, where they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<Vec<Hex>>,
+}
+
+impl Verified {
+    /// The buckets, where there are as many as there must be.
+    #[must_use]
+    pub fn buckets(&self) -> Option<Buckets> {
+        let digests: Vec<u64> = self.buckets.as_ref()?.iter().map(|hex| hex.0).collect();
+        let digests: Box<[u64; BUCKETS]> = digests.into_boxed_slice().try_into().ok()?;
+        Some(Buckets(digests))
+    }
+
+    /// An answer.
+    #[must_use]
+    pub fn new(boot: u64, buckets: Option<&Buckets>) -> Self {
+        let buckets = buckets.map(|buckets| buckets.0.iter().map(|digest| Hex(*digest)).collect());
+        Self { boot: Hex(boot), buckets }
+    }
+}
+
+/// An owner compares the keys of some buckets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keys {
+    /// Address of the owner.
+    pub source: String,
+    /// Numbers of the buckets.
+    pub buckets: Vec<u8>,
+    /// All that it owns in them.
+    pub keys: Vec<(Named, Hex)>,
+}
+
+impl Keys {
+    /// The document of a page.
+    #[must_use]
+    pub fn new(source: &str, page: &Page<ServiceKey>) -> Self {
+        let keys = page.keys.iter().map(|(key, digest)| (Named(key.clone()), Hex(*digest)));
+        Self { source: source.to_owned(), buckets: page.buckets.clone(), keys: keys.collect() }
+    }
+
+    /// The page of a document.
+    #[must_use]
+    pub fn into_page(self) -> Page<ServiceKey> {
+        let mut buckets = self.buckets;
+        buckets.sort_unstable();
+        let keys = self.keys.into_iter().map(|(Named(key), Hex(digest))| (key, digest));
+        Page { buckets, keys: keys.collect() }
+    }
+}
+
+/// The answer to [`Keys`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// What the owner is to send whole.
+    pub want: Vec<Named>,
+}
+
+/// An owner asks about silent instances before it judges them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// Address of the owner.
+    pub source: String,
+    /// With the silence that it knows of.
+    pub silent: Silences,
+}
+
+/// The answer to [`Ask`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard {
+    /// Those of which a younger beat is known.
+    pub beats: Silences,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_look_like_this() {
+        let named = || Named(ServiceKey::new("public", "G@@s"));
+        let silent = || vec![(named(), vec![Silent("10.0.0.1".into(), 80, "DEFAULT".into(), 12_000)])];
+        let verify = Verify {
+            source: "10.0.0.1:8848".into(),
+            root: Hex(255),
+            beats: Beats { late: silent(), back: Vec::new() },
+        };
+        let text = r#"{"source":"10.0.0.1:8848","root":"ff","late":[["public##G@@s",[["10.0.0.1",80,"DEFAULT",12000]]]]}"#;
+        assert_eq!(serde_json::to_string(&verify).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Verify>(text).unwrap(), verify);
+        let keys = r#"{"source":"a","buckets":[7,3],"keys":[["public##G@@s","1f"]],"later":1}"#;
+        let page = serde_json::from_str::<Keys>(keys).unwrap().into_page();
+        assert_eq!(page, Page { buckets: vec![3, 7], keys: vec![(named().0, 31)] });
+        let ask = Ask { source: "a".into(), silent: silent() };
+        assert!(
+            serde_json::to_string(&ask).unwrap().starts_with(r#"{"source":"a","silent":[["public##G@@s",[["#)
+        );
+    }
+
+    #[test]
+    fn buckets_come_back_and_a_wrong_count_is_none() {
+        let mut buckets = Buckets(Box::new([0; BUCKETS]));
+        buckets.0[3] = u64::MAX;
+        let text = serde_json::to_string(&Verified::new(1 << 63, Some(&buckets))).unwrap();
+        let read: Verified = serde_json::from_str(&text).unwrap();
+        assert_eq!((read.boot, read.buckets()), (Hex(1 << 63), Some(buckets)));
+        let short: Verified = serde_json::from_str(r#"{"boot":"1","buckets":["0"]}"#).unwrap();
+        assert_eq!(short.buckets(), None);
+        let same: Verified = serde_json::from_str(r#"{"boot":"1"}"#).unwrap();
+        assert_eq!(same.buckets(), None);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in
+            ["{}", "[]", r#"{"source":"a","root":"xyz"}"#, r#"{"source":"a","root":"1","late":[["x",[]]]}"#]
+        {
+            assert!(serde_json::from_str::<Verify>(text).is_err(), "{text}");
+        }
+        assert!(serde_json::from_str::<Keys>(r#"{"source":"a","buckets":[256],"keys":[]}"#).is_err());
+    }
+}

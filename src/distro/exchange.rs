@@ -1,0 +1,305 @@
+//! Makes the calls that the protocol asks for, and takes what they bring into the registry.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::{
+    accept::{self, AcceptError, Outcome, Taken},
+    batch,
+    bodies::{BODY_BYTES, Dialect, Outgoing, bodies},
+    checksum,
+    core::{Answer, Call},
+    documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted},
+    handle::Distro,
+    key,
+    lists::Lists,
+    load::Loaded,
+    outbox::{Item, Sent},
+    silence,
+};
+use crate::{
+    base::{clock::Reading, json},
+    cluster::{Address, Evidence, PeerError, Peers},
+    model::{Registry, ServiceKey},
+};
+
+/// A call that came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum ExchangeError {
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error("the answer can't be read: {0}")]
+    Answer(#[from] serde_json::Error),
+}
+
+/// Calls peers on behalf of the protocol; cheap to clone.
+#[derive(Clone)]
+pub struct Exchange {
+    /// The protocol, which is told what data of peers did.
+    pub distro: Distro,
+    /// The calls.
+    pub peers: Peers,
+}
+
+impl Exchange {
+    /// Makes one call and tells how it ended.
+    pub async fn make(&self, to: &Address, call: Call<Lists>) -> Answer<ServiceKey> {
+        let answer = match call {
+            Call::Load => return Answer::Load(self.load(to).await),
+            Call::Push(items) => return Answer::Push(self.push(to, items).await),
+            Call::Verify { root, beats } => self.verify(to, Hex(root), beats).await,
+            Call::Keys(page) => self.keys(to, Keys::new(self.own(), &page)).await,
+            Call::Ask(keys) => self.ask(to, &keys).await,
+            Call::Checksums(keys) => self.checksums(to, &keys).await,
+            Call::Pull(keys) => self.pull(to, keys).await,
+        };
+        answer.unwrap_or_else(|error| {
+            self.note(to, &error);
+            Answer::Failed
+        })
+    }
+
+    fn own(&self) -> &str {
+        self.distro.0.own.as_str()
+    }
+
+    fn registry(&self) -> &Arc<Registry> {
+        &self.distro.0.lists.0
+    }
+
+    fn at(&self) -> Reading {
+        self.distro.0.clock.reading()
+    }
+
+    /// Whether `to` has shown that it is Nacre.
+    fn dialect(&self, to: &Address) -> Dialect {
+        let view = self.distro.0.cluster.view();
+        let nacre = view.peer(to).is_some_and(|peer| peer.nacre.is_some());
+        if nacre { Dialect::Nacre } else { Dialect::Legacy }
+    }
+
+    fn note(&self, to: &Address, error: &ExchangeError) {
+        if let ExchangeError::Peer(error) = error
+            && error.evidence() == Evidence::Gone
+        {
+            self.distro.0.cluster.refused(to, self.distro.0.clock.now());
+        }
+        self.distro.note_failure(to, &error.to_string());
+    }
+
+    async fn load(&self, to: &Address) -> Loaded {
+        let outcome = match self.peers.all_data(to).await {
+            Ok(body) => self.take_all(to, &body).map_err(ExchangeError::from),
+            Err(error) => Err(error.into()),
+        };
+        match outcome {
+            Ok(()) => Loaded::Merged,
+            Err(ExchangeError::Peer(PeerError::Starting)) => Loaded::Starting,
+            Err(ExchangeError::Peer(PeerError::Forbidden(text))) => {
+                self.distro.note_failure(to, &text);
+                Loaded::Unknown
+            }
+            Err(ExchangeError::Peer(error)) if error.evidence() == Evidence::Gone => Loaded::Refused,
+            Err(error) => {
+                self.note(to, &error);
+                Loaded::Failed
+            }
+        }
+    }
+
+    /// Takes all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
+    fn take_all(&self, from: &Address, body: &[u8]) -> Result<(), serde_json::Error> {
+        let at = self.at();
+        let outcome = accept::take(self.registry(), batch::read(body, at)?, |_| true, at.now);
+        self.distro.note_outcome(from, &outcome);
+        Ok(())
+    }
+
+    async fn push(&self, to: &Address, items: Vec<Item<ServiceKey>>) -> Sent {
+        let dialect = self.dialect(to);
+        match self.send(to, &items, dialect).await {
+            Ok(stamps) => Sent::Taken(stamps.into_iter().map(Some).collect()),
+            Err(PeerError::Refused(StatusCode::BAD_REQUEST | StatusCode::INTERNAL_SERVER_ERROR, _)) => {
+                self.push_each(to, items, dialect).await
+            }
+            Err(error) => {
+                self.note(to, &error.into());
+                Sent::Failed
+            }
+        }
+    }
+
+    /// Sends one by one what was refused together: what is refused alone is refused for good.
+    async fn push_each(&self, to: &Address, items: Vec<Item<ServiceKey>>, dialect: Dialect) -> Sent {
+        let mut stamps = Vec::with_capacity(items.len());
+        for item in items {
+            match self.send(to, std::slice::from_ref(&item), dialect).await {
+                Ok(sent) => stamps.push(sent.first().copied()),
+                Err(PeerError::Refused(
+                    StatusCode::BAD_REQUEST | StatusCode::INTERNAL_SERVER_ERROR,
+                    text,
+                )) => {
+                    self.distro.note_failure(to, &format!("{} is refused: {text}", item.key));
+                    stamps.push(None);
+                }
+                Err(error) => {
+                    self.note(to, &error.into());
+                    return Sent::Failed;
+                }
+            }
+        }
+        Sent::Taken(stamps)
+    }
+
+    /// Sends the newest of these; gives the highest stamp of each.
+    async fn send(
+        &self,
+        to: &Address,
+        items: &[Item<ServiceKey>],
+        dialect: Dialect,
+    ) -> Result<Vec<u64>, PeerError> {
+        let registry = self.registry();
+        let outgoing = items.iter().map(|item| Outgoing {
+            service: item.key.clone(),
+            state: registry.get(item.key.place()).map(|service| service.state()),
+            newer_than: item.newer_than,
+        });
+        let mut stamps = Vec::with_capacity(items.len());
+        for body in bodies(outgoing, dialect, self.at(), BODY_BYTES) {
+            self.peers.put_data(to, body.bytes).await?;
+            stamps.extend(body.stamps);
+        }
+        Ok(stamps)
+    }
+
+    /// Brings what a member knows of one service; a failure is told, and nothing else follows from it.
+    pub async fn fetch(&self, from: &Address, service: ServiceKey) {
+        let outcome = match self.peers.data(from, &[key::of(service.place())]).await {
+            Ok(body) => {
+                let at = self.at();
+                batch::read(&body, at).map(|batch| self.distro.take(batch, at.now)).map_err(Into::into)
+            }
+            Err(error) => Err(ExchangeError::from(error)),
+        };
+        match outcome {
+            Ok(outcome) => self.distro.note_outcome(from, &outcome),
+            Err(error) => self.note(from, &error),
+        }
+    }
+
+    async fn verify(
+        &self,
+        to: &Address,
+        root: Hex,
+        beats: super::documents::Beats,
+    ) -> Result<Answer<ServiceKey>, ExchangeError> {
+        let asked = Verify { source: self.own().to_owned(), root, beats };
+        let verified: Verified = read(&self.peers.verify(to, body(&asked)).await?)?;
+        Ok(Answer::Verified { boot: verified.boot.0, buckets: verified.buckets() })
+    }
+
+    async fn keys(&self, to: &Address, asked: Keys) -> Result<Answer<ServiceKey>, ExchangeError> {
+        let wanted: Wanted = read(&self.peers.keys(to, body(&asked)).await?)?;
+        Ok(Answer::Wanted(wanted.want.into_iter().map(|Named(key)| key).collect()))
+    }
+
+    async fn ask(&self, to: &Address, keys: &[ServiceKey]) -> Result<Answer<ServiceKey>, ExchangeError> {
+        let services: Vec<_> = keys.iter().filter_map(|key| self.registry().get(key.place())).collect();
+        let silent = silence::silent_of(&services, self.at().now);
+        let asked = Ask { source: self.own().to_owned(), silent };
+        let heard: Heard = read(&self.peers.ask(to, body(&asked)).await?)?;
+        silence::take(self.registry(), &heard.beats, self.at().now);
+        Ok(Answer::Done)
+    }
+
+    async fn checksums(
+        &self,
+        to: &Address,
+        keys: &[ServiceKey],
+    ) -> Result<Answer<ServiceKey>, ExchangeError> {
+        let mut map = serde_json::Map::with_capacity(keys.len());
+        for key in keys {
+            if let Some(service) = self.registry().get(key.place()) {
+                map.insert(key::of(key.place()), checksum::of(&service.state()).into());
+            }
+        }
+        self.peers.checksum(to, body(&map)).await?;
+        Ok(Answer::Done)
+    }
+
+    /// Asks a member of 1.x for its lists; what it doesn't know any more has gone.
+    async fn pull(&self, to: &Address, keys: Vec<ServiceKey>) -> Result<Answer<ServiceKey>, ExchangeError> {
+        let texts: Vec<String> = keys.iter().map(|key| key::of(key.place())).collect();
+        let (body, at) = (self.peers.data(to, &texts).await?, self.at());
+        let outcome = self.distro.take(batch::read(&body, at)?, at.now);
+        let known: BTreeSet<&ServiceKey> = outcome.taken.iter().map(|(key, _)| key).collect();
+        for key in keys.iter().filter(|key| !known.contains(key)) {
+            let refused = outcome.refused.iter().any(|(text, _)| *text == key::of(key.place()));
+            if !refused && !self.distro.owns(key) && self.registry().get(key.place()).is_some() {
+                // A name that is there can be made.
+                let _ = self.registry().replace_by_legacy(key.place(), &[], false, at.now);
+            }
+        }
+        self.distro.note_outcome(to, &outcome);
+        Ok(Answer::Done)
+    }
+}
+
+fn body(document: &impl serde::Serialize) -> Bytes {
+    json::to_bytes(document).into()
+}
+
+fn read<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, serde_json::Error> {
+    serde_json::from_slice(body)
+}
+
+impl Distro {
+    /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
+    /// ours, add to them.
+    pub(super) fn take(&self, batch: Vec<batch::Read>, now: crate::base::clock::Millis) -> Outcome {
+        accept::take(&self.0.lists.0, batch, |key| self.owns(key), now)
+    }
+
+    /// Takes what a member sent (a map of keys and data as JSON), key by key. `from` is the Nacre member that sent it; one
+    /// of 1.x doesn't say who it is.
+    ///
+    /// # Errors
+    /// The body is no such map at all.
+    pub fn receive(&self, from: Option<&Address>, body: &[u8]) -> Result<Outcome, serde_json::Error> {
+        let at = self.0.clock.reading();
+        let outcome = self.take(batch::read(body, at)?, at.now);
+        let ours: Vec<_> = outcome.taken.iter().filter(|(_, taken)| is_ours_better(taken)).collect();
+        let keys = ours.into_iter().map(|(key, _)| key.clone());
+        match from {
+            Some(from) => self.send_whole(from, keys),
+            None => self.send_to_all(keys),
+        }
+        Ok(outcome)
+    }
+
+    /// Notes what was wrong with data of a peer, and sends it what is better here.
+    fn note_outcome(&self, from: &Address, outcome: &Outcome) {
+        let ours = outcome.taken.iter().filter(|(_, taken)| is_ours_better(taken));
+        self.send_whole(from, ours.map(|(key, _)| key.clone()));
+        if let Some(error) = first_fault(outcome) {
+            self.note_failure(from, &error);
+        }
+    }
+}
+
+/// The first thing that was wrong with data of a peer, if anything was.
+#[must_use]
+pub fn first_fault(outcome: &Outcome) -> Option<String> {
+    let refused = outcome.refused.iter().map(|(_, error)| error);
+    let mut faults = refused.chain(outcome.halved.iter().map(|(_, error)| error));
+    faults.next().map(AcceptError::to_string)
+}
+
+fn is_ours_better(taken: &Taken) -> bool {
+    match taken {
+        Taken::Merged(merged) => merged.ours_is_newer,
+        Taken::Replaced(replaced) => replaced.ours_differs,
+    }
+}

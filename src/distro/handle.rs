@@ -1,0 +1,210 @@
+//! What the rest of the server holds of the protocol.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{
+    core::{Core, Rhythm, STILL_MS},
+    documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
+    lists::Lists,
+    mapper::{Owner, owner},
+    silence,
+    verify::Buckets,
+};
+use crate::{
+    base::clock::{Clock, Millis},
+    cluster::{Address, Cluster, View},
+    model::{Registry, ServiceKey},
+};
+
+/// The protocol of a node that has members beside it; cheap to clone.
+#[derive(Clone)]
+pub struct Distro(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    /// This node.
+    pub own: Address,
+    pub cluster: Cluster,
+    pub lists: Lists,
+    pub clock: Clock,
+    pub core: Mutex<Core<Lists>>,
+    /// Something is to be done earlier than the driver thinks.
+    pub woken: Notify,
+    /// A call has ended.
+    pub flushed: Notify,
+    /// Tells one run of this node from another.
+    boot: u64,
+    /// When the protocol was driven last.
+    driven: AtomicU64,
+    pub health: super::legacy::Health,
+    /// What went wrong with members lately.
+    failures: Mutex<Failures>,
+    settled: Mutex<VecDeque<ServiceKey>>,
+    any_settled: Notify,
+}
+
+impl Distro {
+    /// The protocol over `registry`, not driven yet; `boot` is random.
+    #[must_use]
+    pub fn new(cluster: Cluster, registry: Arc<Registry>, clock: Clock, rhythm: Rhythm, boot: u64) -> Self {
+        let (view, now) = (cluster.view(), clock.now());
+        let own = view.own.clone();
+        Self(Arc::new(Inner {
+            core: Mutex::new(Core::new(rhythm, view, now)),
+            own: own,
+            cluster,
+            lists: Lists(registry),
+            clock,
+            woken: Notify::new(),
+            flushed: Notify::new(),
+            boot,
+            driven: AtomicU64::new(now.0),
+            health: super::legacy::Health::default(),
+            failures: Mutex::default(),
+            settled: Mutex::default(),
+            any_settled: Notify::new(),
+        }))
+    }
+
+    /// Whether this node answers for the instances of a service.
+    #[must_use]
+    pub fn owns(&self, key: &ServiceKey) -> bool {
+        owner(&self.0.cluster.view(), &key.name) == Owner::Here
+    }
+
+    /// Asks those that may know of beats of the silent instances of a service which this node owns;
+    /// [`Distro::next_settled`] gives it when they have answered.
+    pub fn ask(&self, key: &ServiceKey) {
+        self.0.core.lock().ask(key, self.0.clock.now());
+        self.0.woken.notify_one();
+    }
+
+    /// The next service whose silent instances may be judged; waits for one. One caller at a time.
+    pub async fn next_settled(&self) -> ServiceKey {
+        loop {
+            if let Some(key) = self.0.settled.lock().pop_front() {
+                return key;
+            }
+            self.0.any_settled.notified().await;
+        }
+    }
+
+    pub(super) fn settle(&self, key: ServiceKey) {
+        self.0.settled.lock().push_back(key);
+        self.0.any_settled.notify_one();
+    }
+
+    /// Whether what is read from a socket now may have lain there while the process stood still: whoever sent it has
+    /// given it up and gone elsewhere.
+    #[must_use]
+    pub fn may_be_stale(&self, now: Millis) -> bool {
+        now.since(Millis(self.0.driven.load(Ordering::Relaxed))) > STILL_MS
+    }
+
+    pub(super) fn drives(&self, now: Millis) {
+        self.0.driven.store(now.0, Ordering::Relaxed);
+    }
+
+    /// A member sent something of these services of which this node knows better: it gets them whole.
+    pub fn send_whole(&self, to: &Address, keys: impl IntoIterator<Item = ServiceKey>) {
+        self.0.core.lock().lacks(to, keys, self.0.clock.now());
+        self.0.woken.notify_one();
+    }
+
+    /// Ready when every member that can be reached has all that this node wrote.
+    pub async fn flushed(&self) {
+        loop {
+            let flushed = self.0.flushed.notified();
+            if self.0.core.lock().is_flushed() {
+                return;
+            }
+            flushed.await;
+        }
+    }
+
+    /// How many services wait for a member, for each of them.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<(Address, usize)> {
+        self.0.core.lock().waiting().map(|(address, count)| (address.clone(), count)).collect()
+    }
+
+    /// Every member gets these services whole.
+    pub fn send_to_all(&self, keys: impl IntoIterator<Item = ServiceKey>) {
+        let (mut core, now) = (self.0.core.lock(), self.0.clock.now());
+        for key in keys {
+            core.changed(&key, now);
+        }
+        self.0.woken.notify_one();
+    }
+
+    /// Logs what went wrong with a member, once a minute for each of them and each text.
+    pub(super) fn note_failure(&self, member: &Address, text: &str) {
+        if self.0.failures.lock().pass(member, text, self.0.clock.now()) {
+            tracing::warn!(%member, "data of the member or for it: {text}");
+        }
+    }
+
+    /// An owner compares what it owns with what is here, and tells of silence.
+    #[must_use]
+    pub fn verify(&self, asked: &Verify) -> Verified {
+        let (view, source) = (self.0.cluster.view(), Address::new(&asked.source));
+        let of_source = |key: &ServiceKey| is_of(&view, key, &source);
+        silence::hear(&self.0.lists.0, &asked.beats, &of_source, self.0.clock.now());
+        let buckets = Buckets::of(&self.0.lists, &of_source);
+        let differ = buckets.root() != asked.root.0;
+        Verified::new(self.0.boot, differ.then_some(&buckets))
+    }
+
+    /// An owner compares the keys of some buckets. What it lacks is sent to it.
+    #[must_use]
+    pub fn keys(&self, asked: Keys) -> Wanted {
+        let (view, source) = (self.0.cluster.view(), Address::new(&asked.source));
+        let of_source = |key: &ServiceKey| is_of(&view, key, &source);
+        let differing = asked.into_page().compare(&self.0.lists, &of_source);
+        if !differing.unknown_there.is_empty() {
+            self.send_whole(&source, differing.unknown_there);
+        }
+        Wanted { want: differing.wanted.into_iter().map(Named).collect() }
+    }
+
+    /// An owner asks whether younger beats are known here.
+    #[must_use]
+    pub fn heard(&self, asked: &Ask) -> Heard {
+        Heard { beats: silence::younger(&self.0.lists.0, &asked.silent, self.0.clock.now()) }
+    }
+}
+
+/// Which failures of which members have been told, and when.
+#[derive(Default)]
+struct Failures(BTreeMap<(Address, String), Millis>);
+
+impl Failures {
+    /// Time between two lines about the same, in milliseconds.
+    const AGAIN_MS: u64 = 60_000;
+    /// Kinds that are remembered; beyond it nothing is told until some are old.
+    const MOST: usize = 1_000;
+
+    /// Whether this is to be told now.
+    fn pass(&mut self, member: &Address, text: &str, now: Millis) -> bool {
+        let kind = (member.clone(), text.chars().take(64).collect());
+        if self.0.get(&kind).is_some_and(|told| now.since(*told) < Self::AGAIN_MS) {
+            return false;
+        }
+        if self.0.len() >= Self::MOST {
+            self.0.retain(|_, told| now.since(*told) < Self::AGAIN_MS);
+        }
+        self.0.len() < Self::MOST && self.0.insert(kind, now).is_none_or(|told| now > told)
+    }
+}
+
+fn is_of(view: &View, key: &ServiceKey, source: &Address) -> bool {
+    owner(view, &key.name) == Owner::Peer(source)
+}

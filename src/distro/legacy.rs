@@ -1,0 +1,241 @@
+//! What members of Nacos 1.x say to compare: the checksums of all that they own, and of services with their health.
+//!
+//! Their checksums decide nothing by themselves: what differs or is missing is asked for, and only what the owner then
+//! doesn't know has gone. Source: Nacos 1.4.8 naming module, distro consistency service and service manager.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    checksum,
+    exchange::Exchange,
+    handle::Distro,
+    key::{self, Key},
+    mapper::{Owner, owner},
+};
+use crate::{
+    cluster::{Address, Standing, View},
+    model::{Registry, Service, ServiceKey},
+};
+
+/// Time from the start to the first report of health, as the reference has it.
+const FIRST_REPORT: Duration = Duration::from_secs(60);
+/// Time between two.
+const REPORTS: Duration = Duration::from_secs(5);
+/// Services whose health waits to be asked for; beyond it the next report asks again.
+const MOST_WAITING: usize = 100_000;
+
+/// What a member's checksums say.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// It says that it owns what this node owns: the two see different clusters, and nothing can be concluded.
+    Disputed(ServiceKey),
+    /// These are to be asked for.
+    Differing(Vec<ServiceKey>),
+}
+
+/// Compares the checksums (by key) that `source` sent of all that it owns.
+#[must_use]
+pub fn compare(
+    registry: &Registry,
+    view: &View,
+    source: &Address,
+    checksums: &BTreeMap<String, String>,
+) -> Compared {
+    let mut differing = BTreeSet::new();
+    for (text, sent) in checksums {
+        // Other keys hold what isn't exchanged here.
+        let Key::List(place) = key::read(text) else { continue };
+        if owner(view, place.name) == Owner::Here {
+            return Compared::Disputed(place.to_key());
+        }
+        let service = registry.get(place);
+        if service.is_none_or(|service| checksum::of(&service.state()) != *sent) {
+            differing.insert(place.to_key());
+        }
+    }
+    registry.for_each(|service| {
+        if owner(view, &service.key.name) == Owner::Peer(source)
+            && !service.state().ephemeral.is_empty()
+            && !checksums.contains_key(&key::of(service.key.place()))
+        {
+            differing.insert(service.key.clone());
+        }
+    });
+    Compared::Differing(differing.into_iter().collect())
+}
+
+/// Services whose health a member of 1.x sees otherwise.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    waiting: Mutex<BTreeSet<(Address, ServiceKey)>>,
+    any: Notify,
+}
+
+impl Distro {
+    /// A member of 1.x tells the checksums (by key) of what it owns. Tells whether it was taken for what it says.
+    pub fn compare_legacy(&self, source: &Address, checksums: &BTreeMap<String, String>) -> bool {
+        let view = self.0.cluster.view();
+        if view.peer(source).is_none() || view.standing != Standing::Serving {
+            return false;
+        }
+        match compare(&self.0.lists.0, &view, source, checksums) {
+            Compared::Disputed(key) => {
+                self.note_failure(source, &format!("it says that it owns {key}, which is this node's"));
+                false
+            }
+            Compared::Differing(keys) => {
+                self.0.core.lock().pull(source, keys);
+                self.0.woken.notify_one();
+                true
+            }
+        }
+    }
+
+    /// A member of 1.x tells the checksums (by name) of the services of a namespace that it owns, health included.
+    pub fn compare_health(&self, source: &Address, namespace: &str, checksums: &HashMap<String, String>) {
+        let view = self.0.cluster.view();
+        let is_legacy = view.peer(source).is_some_and(|peer| peer.nacre.is_none());
+        for (name, sent) in checksums.iter().filter(|_| is_legacy) {
+            let key = ServiceKey::new(namespace, name);
+            let differs = |service: Arc<Service>| service.state().checksum(&key.name) != sent;
+            if owner(&view, name) == Owner::Peer(source)
+                && self.0.lists.0.get(key.place()).is_some_and(differs)
+            {
+                let mut waiting = self.0.health.waiting.lock();
+                if waiting.len() < MOST_WAITING {
+                    waiting.insert((source.clone(), key));
+                }
+            }
+        }
+        self.0.health.any.notify_one();
+    }
+}
+
+impl Exchange {
+    /// Tells members of 1.x the health of what this node owns, and asks them for that of what they own, until `stopped`.
+    pub async fn exchange_health(self, stopped: CancellationToken) {
+        let mut reports = tokio::time::interval_at(tokio::time::Instant::now() + FIRST_REPORT, REPORTS);
+        reports.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let work = async {
+                tokio::select! {
+                    _ = reports.tick() => self.report_health().await,
+                    () = self.distro.0.health.any.notified() => self.pull_health().await,
+                }
+            };
+            tokio::select! {
+                () = stopped.cancelled() => return,
+                () = work => {}
+            }
+        }
+    }
+
+    async fn report_health(&self) {
+        let view = self.distro.0.cluster.view();
+        let legacy: Vec<_> = view.peers.iter().filter(|peer| peer.nacre.is_none()).collect();
+        if legacy.is_empty() || view.standing != Standing::Serving {
+            return;
+        }
+        let mut namespaces: BTreeMap<Arc<str>, Vec<(Arc<str>, String)>> = BTreeMap::new();
+        self.distro.0.lists.0.for_each(|service| {
+            if owner(&view, &service.key.name) == Owner::Here {
+                let checksum = service.state().checksum(&service.key.name).to_owned();
+                let of_namespace = namespaces.entry(Arc::clone(&service.key.namespace)).or_default();
+                of_namespace.push((Arc::clone(&service.key.name), checksum));
+            }
+        });
+        for peer in legacy {
+            for (namespace, services) in &namespaces {
+                let checksums = services.iter().map(|(name, checksum)| (&**name, &**checksum));
+                if let Err(error) = self.peers.service_status(&peer.address, namespace, checksums).await {
+                    self.distro.note_failure(&peer.address, &error.to_string());
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn pull_health(&self) {
+        loop {
+            let next = self.distro.0.health.waiting.lock().pop_first();
+            let Some((from, key)) = next else { return };
+            match self.peers.statuses(&from, &key.namespace, &key.name).await {
+                Ok(statuses) => self.take_health(&key, &statuses),
+                Err(error) => {
+                    self.distro.note_failure(&from, &error.to_string());
+                    self.distro.0.health.waiting.lock().retain(|(waiting, _)| *waiting != from);
+                }
+            }
+        }
+    }
+
+    /// Those that aren't named are unhealthy, as the reference has it.
+    fn take_health(&self, key: &ServiceKey, statuses: &[(String, bool)]) {
+        let registry = &self.distro.0.lists.0;
+        let Some(service) = registry.get(key.place()).filter(|_| !self.distro.owns(key)) else { return };
+        let healthy: BTreeSet<&str> =
+            statuses.iter().filter(|(_, healthy)| *healthy).map(|(address, _)| &**address).collect();
+        let decide = |instance: &crate::model::Instance| {
+            let address = format!("{}:{}", instance.ip(), instance.port);
+            instance.ephemeral.then(|| healthy.contains(&*address))
+        };
+        registry.take_health(&service, self.distro.0.clock.now(), decide);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        base::clock::{Millis, Reading},
+        cluster::{Mapping, MemberState, Peer},
+        model::{Limits, instance::Description, registry::Place},
+    };
+
+    fn names(owned_by: Owner<'_>, view: &View, count: usize) -> Vec<String> {
+        let names = (0..1_000).map(|n| format!("G@@{n}"));
+        names.filter(|name| owner(view, name) == owned_by).take(count).collect()
+    }
+
+    #[test]
+    fn what_differs_is_asked_for_and_a_dispute_ends_it() {
+        let (own, source) = (Address::new("10.0.0.1:8848"), Address::new("10.0.0.2:8848"));
+        let peers = vec![Peer::new(source.clone(), MemberState::Up)];
+        let view = View::new(own, Standing::Serving, peers, Mapping::Modulo);
+        let registry = Registry::new(Arc::default(), Limits::default());
+        let registry = registry.shared(Reading { now: Millis(1), wall_ms: 1 });
+        let theirs = names(Owner::Peer(&source), &view, 4);
+        let ours = names(Owner::Here, &view, 2);
+        for name in theirs[..3].iter().chain(&ours) {
+            let place = Place { namespace: "public", name };
+            registry.register(place, &Description::new("a", 80, "DEFAULT"), Millis(1)).unwrap();
+        }
+        let key = |name: &str| key::of(Place { namespace: "public", name });
+        let own_checksum =
+            |name: &str| checksum::of(&registry.get(Place { namespace: "public", name }).unwrap().state());
+        let sent = [
+            (key(&theirs[0]), own_checksum(&theirs[0])),
+            (key(&theirs[1]), "other".into()),
+            (key(&theirs[3]), "unknown here".into()),
+            ("something else".into(), "x".into()),
+        ];
+        let mut sent = BTreeMap::from(sent);
+        let compared = compare(&registry, &view, &source, &sent);
+        let mut expected: Vec<_> = theirs[1..].iter().map(|name| ServiceKey::new("public", name)).collect();
+        expected.sort();
+        assert_eq!(compared, Compared::Differing(expected));
+        sent.insert(key(&ours[0]), own_checksum(&ours[0]));
+        assert_eq!(
+            compare(&registry, &view, &source, &sent),
+            Compared::Disputed(ServiceKey::new("public", &ours[0]))
+        );
+    }
+}

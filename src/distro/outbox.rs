@@ -1,0 +1,282 @@
+//! What one peer hasn't got yet, and when it is sent.
+//!
+//! Pure. A key waits once, however often it changes; at most one request is under way, so the order of a key's changes is
+//! kept and a peer that hangs holds one connection. What waits is bounded by the number of keys.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::base::clock::Millis;
+
+/// First pause after a failure, in milliseconds; it doubles up to the cap.
+const FIRST_RETRY_MS: u64 = 500;
+
+/// How fast changes leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Time between two sendings of one key, in milliseconds.
+    pub merge_ms: u64,
+    /// Time between two requests to one peer, in milliseconds.
+    pub gather_ms: u64,
+    /// Keys in one request.
+    pub batch: usize,
+    /// Longest pause before a request is tried again, in milliseconds.
+    pub retry_cap_ms: u64,
+}
+
+/// A key to be sent, and what the peer has of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item<K> {
+    /// Names the datum.
+    pub key: K,
+    /// Parts with a higher stamp are sent; nothing for all of them.
+    pub newer_than: Option<u64>,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The peer has the items; the highest stamp of each as sent, in their order, or nothing where it refused the item
+    /// for good.
+    Taken(Vec<Option<u64>>),
+    /// It has none of them as far as is known.
+    Failed,
+}
+
+/// What one peer lacks.
+#[derive(Debug)]
+pub struct Outbox<K> {
+    /// Those that wait, and whether the peer wants the whole of them.
+    waiting: HashMap<K, bool>,
+    due: BTreeSet<(Millis, K)>,
+    /// The highest stamp that the peer is known to have.
+    confirmed: HashMap<K, u64>,
+    /// When a key was sent last, as far back as it matters.
+    sent: BTreeMap<K, Millis>,
+    under_way: Option<Vec<Item<K>>>,
+    not_before: Millis,
+    failures: u32,
+}
+
+impl<K> Default for Outbox<K> {
+    fn default() -> Self {
+        Self {
+            waiting: HashMap::new(),
+            due: BTreeSet::new(),
+            confirmed: HashMap::new(),
+            sent: BTreeMap::new(),
+            under_way: None,
+            not_before: Millis(0),
+            failures: 0,
+        }
+    }
+}
+
+impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
+    /// Notes that `key` changed, or that the peer wants the `whole` of it.
+    pub fn put(&mut self, key: &K, whole: bool, now: Millis, pace: Pace) {
+        if let Some(wanted) = self.waiting.get_mut(key) {
+            *wanted |= whole;
+            return;
+        }
+        let due = self.sent.get(key).map_or(now, |sent| sent.plus(pace.merge_ms).max(now));
+        self.waiting.insert(key.clone(), whole);
+        self.due.insert((due, key.clone()));
+    }
+
+    /// What is to be sent now, oldest first; nothing while a request is under way or a pause lasts.
+    pub fn take(&mut self, now: Millis, pace: Pace) -> Option<Vec<Item<K>>> {
+        if self.next().is_none_or(|next| next > now) {
+            return None;
+        }
+        self.sent.retain(|_, sent| sent.plus(pace.merge_ms) > now);
+        let mut items = Vec::new();
+        while items.len() < pace.batch && self.due.first().is_some_and(|(due, _)| *due <= now) {
+            let Some((_, key)) = self.due.pop_first() else { break };
+            let whole = self.waiting.remove(&key).unwrap_or_default();
+            let newer_than = self.confirmed.get(&key).copied().filter(|_| !whole);
+            self.sent.insert(key.clone(), now);
+            items.push(Item { key, newer_than });
+        }
+        self.under_way = Some(items.clone());
+        self.not_before = now.plus(pace.gather_ms);
+        Some(items)
+    }
+
+    /// When there will be something to send; nothing while a request is under way or nothing waits.
+    #[must_use]
+    pub fn next(&self) -> Option<Millis> {
+        let (due, _) = self.due.first().filter(|_| self.under_way.is_none())?;
+        Some((*due).max(self.not_before))
+    }
+
+    /// Notes how the request under way ended. `dice` spreads the retries of several peers.
+    pub fn sent(&mut self, outcome: Sent, now: Millis, pace: Pace, dice: u64) {
+        let Some(items) = self.under_way.take() else { return };
+        match outcome {
+            Sent::Taken(highest) => {
+                self.failures = 0;
+                for (item, highest) in items.into_iter().zip(highest) {
+                    match highest {
+                        Some(stamp) => self.confirmed.insert(item.key, stamp),
+                        None => self.confirmed.remove(&item.key),
+                    };
+                }
+            }
+            Sent::Failed => {
+                self.failures = self.failures.saturating_add(1);
+                let pause = FIRST_RETRY_MS.checked_shl(self.failures - 1).unwrap_or(u64::MAX);
+                let pause = pause.min(pace.retry_cap_ms);
+                self.not_before = now.plus(pause - dice % (pause / 4).max(1));
+                for item in items {
+                    // Sent again at the first occasion, with what came meanwhile.
+                    self.sent.remove(&item.key);
+                    self.put(&item.key, item.newer_than.is_none(), now, pace);
+                }
+            }
+        }
+    }
+
+    /// Tries again without waiting for the pause to end: the peer is back.
+    pub fn hurry(&mut self, now: Millis) {
+        self.not_before = self.not_before.min(now);
+        self.failures = 0;
+    }
+
+    /// Forgets what the peer is known to have: it starts with nothing, or was not a member for a while.
+    pub fn forget_confirmed(&mut self) {
+        self.confirmed.clear();
+    }
+
+    /// Whether this key waits or is under way, so that the peer can't have its newest parts.
+    #[must_use]
+    pub fn lacks(&self, key: &K) -> bool {
+        let under_way = self.under_way.iter().flatten().any(|item| item.key == *key);
+        under_way || self.waiting.contains_key(key)
+    }
+
+    /// Forgets a key that no longer exists.
+    pub fn forget(&mut self, key: &K) {
+        self.confirmed.remove(key);
+        self.sent.remove(key);
+    }
+
+    /// How many keys wait or are under way.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len() + self.under_way.as_ref().map_or(0, Vec::len)
+    }
+
+    /// The peer has everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: Pace = Pace { merge_ms: 50, gather_ms: 5, batch: 3, retry_cap_ms: 3_000 };
+
+    fn keys(items: Option<Vec<Item<u32>>>) -> Vec<u32> {
+        items.into_iter().flatten().map(|item| item.key).collect()
+    }
+
+    fn taken(stamps: &[u64]) -> Sent {
+        Sent::Taken(stamps.iter().copied().map(Some).collect())
+    }
+
+    #[test]
+    fn the_first_change_leaves_at_once_and_the_next_ones_merge() {
+        let mut outbox = Outbox::default();
+        outbox.put(&7, false, Millis(1_000), PACE);
+        assert_eq!(keys(outbox.take(Millis(1_000), PACE)), [7]);
+        outbox.put(&7, false, Millis(1_001), PACE);
+        outbox.put(&7, false, Millis(1_002), PACE);
+        assert_eq!(outbox.take(Millis(1_060), PACE), None, "one request at a time");
+        outbox.sent(taken(&[10]), Millis(1_010), PACE, 0);
+        assert_eq!((outbox.next(), outbox.len()), (Some(Millis(1_050)), 1));
+        assert_eq!(outbox.take(Millis(1_049), PACE), None);
+        assert_eq!(outbox.take(Millis(1_050), PACE), Some(vec![Item { key: 7, newer_than: Some(10) }]));
+    }
+
+    #[test]
+    fn another_key_waits_for_the_gathering_only() {
+        let mut outbox = Outbox::default();
+        outbox.put(&1, false, Millis(1_000), PACE);
+        assert_eq!(keys(outbox.take(Millis(1_000), PACE)), [1]);
+        outbox.put(&2, false, Millis(1_001), PACE);
+        outbox.sent(taken(&[1]), Millis(1_001), PACE, 0);
+        assert_eq!(outbox.next(), Some(Millis(1_005)));
+        assert_eq!(keys(outbox.take(Millis(1_005), PACE)), [2]);
+    }
+
+    #[test]
+    fn batches_are_cut_and_the_oldest_go_first() {
+        let mut outbox = Outbox::default();
+        for key in [5, 4, 3, 2, 1] {
+            outbox.put(&key, false, Millis(1_000 + u64::from(10 - key)), PACE);
+        }
+        assert_eq!(keys(outbox.take(Millis(2_000), PACE)), [5, 4, 3]);
+        outbox.sent(taken(&[1, 1, 1]), Millis(2_001), PACE, 0);
+        assert_eq!(keys(outbox.take(Millis(2_005), PACE)), [2, 1]);
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_with_doubling_pauses_and_a_whole_stays_a_whole() {
+        let mut outbox = Outbox::default();
+        outbox.put(&1, false, Millis(0), PACE);
+        let mut now = Millis(0);
+        let mut pauses = Vec::new();
+        for _ in 0..5 {
+            assert_eq!(outbox.take(now, PACE), Some(vec![Item { key: 1, newer_than: None }]));
+            outbox.sent(Sent::Failed, now, PACE, 0);
+            let next = outbox.next().unwrap();
+            pauses.push(next.since(now));
+            now = next;
+        }
+        assert_eq!(pauses, [500, 1_000, 2_000, 3_000, 3_000]);
+        outbox.hurry(Millis(7_000));
+        assert_eq!(outbox.next(), Some(Millis(7_000)));
+        assert_eq!(keys(outbox.take(Millis(7_000), PACE)), [1]);
+        outbox.sent(taken(&[4]), Millis(7_000), PACE, 0);
+        outbox.put(&1, true, Millis(8_000), PACE);
+        assert_eq!(outbox.take(Millis(8_000), PACE), Some(vec![Item { key: 1, newer_than: None }]));
+    }
+
+    #[test]
+    fn what_is_refused_for_good_is_not_sent_again_but_whole_when_it_changes() {
+        let mut outbox = Outbox::default();
+        outbox.put(&1, false, Millis(0), PACE);
+        outbox.take(Millis(0), PACE);
+        outbox.sent(Sent::Taken(vec![None]), Millis(1), PACE, 0);
+        assert!(outbox.is_empty() && outbox.next().is_none());
+        outbox.put(&1, false, Millis(100), PACE);
+        assert_eq!(outbox.take(Millis(100), PACE), Some(vec![Item { key: 1, newer_than: None }]));
+    }
+
+    #[test]
+    fn what_is_under_way_or_waits_is_lacking() {
+        let mut outbox = Outbox::default();
+        assert!(!outbox.lacks(&1));
+        outbox.put(&1, false, Millis(0), PACE);
+        assert!(outbox.lacks(&1));
+        outbox.take(Millis(0), PACE);
+        assert!(outbox.lacks(&1) && !outbox.lacks(&2));
+        outbox.sent(taken(&[1]), Millis(1), PACE, 0);
+        assert!(!outbox.lacks(&1));
+    }
+
+    #[test]
+    fn retries_are_spread() {
+        let pause = |dice| {
+            let mut outbox = Outbox::default();
+            outbox.put(&1, false, Millis(0), PACE);
+            outbox.take(Millis(0), PACE);
+            outbox.sent(Sent::Failed, Millis(0), PACE, dice);
+            outbox.next().unwrap().0
+        };
+        assert_eq!((pause(0), pause(124), pause(125)), (500, 376, 500));
+    }
+}

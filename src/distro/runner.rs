@@ -1,0 +1,180 @@
+//! Drives the protocol: tells it the time, the cluster and what changed, makes its calls.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    core::{Action, Answer},
+    exchange::Exchange,
+    lists::Lists,
+    takeover::take_over,
+};
+use crate::{
+    base::clock::Millis,
+    cluster::{Address, Standing, View},
+    model::{Registry, ServiceKey, change::Changes},
+};
+
+/// How often tombstones are looked at, in milliseconds.
+const PRUNE_MS: u64 = 10_000;
+/// How long a tombstone is kept at least, in milliseconds.
+const GONE_MS: u64 = 60_000;
+
+/// The task that drives the protocol.
+pub struct Runner {
+    /// Makes the calls.
+    pub exchange: Exchange,
+    /// Tells what was written here.
+    pub changes: Arc<Changes>,
+}
+
+/// What a call brought.
+struct Ended {
+    id: u64,
+    to: Address,
+    answer: Answer<ServiceKey>,
+}
+
+impl Runner {
+    /// Drives until `stopped`; calls under way are then given up.
+    pub async fn run(self, stopped: CancellationToken) {
+        let mut calls = JoinSet::new();
+        let mut seen = self.exchange.distro.0.cluster.view();
+        let mut views = self.exchange.distro.0.cluster.changes();
+        let mut next_prune = self.now().plus(PRUNE_MS);
+        loop {
+            let now = self.now();
+            self.exchange.distro.drives(now);
+            self.see(&mut seen, now);
+            self.take_changes(now);
+            let actions = self.exchange.distro.0.core.lock().poll(self.lists(), now);
+            self.perform(actions, &mut calls);
+            if now >= next_prune {
+                next_prune = now.plus(PRUNE_MS);
+                self.prune(now);
+            }
+            let next = self.exchange.distro.0.core.lock().next(now).unwrap_or(next_prune).min(next_prune);
+            tokio::select! {
+                () = stopped.cancelled() => return,
+                service = self.changes.next_local() => {
+                    self.exchange.distro.0.core.lock().changed(&service.key, self.now());
+                }
+                () = self.exchange.distro.0.woken.notified() => {}
+                // The sender lives as long as the handle that this task holds.
+                _ = views.changed() => {}
+                Some(ended) = calls.join_next() => self.end(ended, &mut calls),
+                () = tokio::time::sleep(Duration::from_millis(next.since(now))) => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Millis {
+        self.exchange.distro.0.clock.now()
+    }
+
+    fn lists(&self) -> &Lists {
+        &self.exchange.distro.0.lists
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.lists().0
+    }
+
+    /// Tells the protocol and the services of another view.
+    fn see(&self, seen: &mut Arc<View>, now: Millis) {
+        let view = self.exchange.distro.0.cluster.view();
+        if Arc::ptr_eq(seen, &view) {
+            return;
+        }
+        if seen.standing == Standing::Removed && view.standing == Standing::Starting {
+            // Others went on without it, and nobody kept for it what it should forget.
+            self.registry().forget_ephemeral();
+        }
+        let taken = take_over(self.registry(), seen, &view, now);
+        if taken > 0 && seen.ring != view.ring {
+            tracing::info!(services = taken, members = view.ring.len(), "services taken over");
+        }
+        self.exchange.distro.0.core.lock().see(Arc::clone(&view), now);
+        *seen = view;
+    }
+
+    fn take_changes(&self, now: Millis) {
+        let mut core = self.exchange.distro.0.core.lock();
+        while let Some(service) = self.changes.try_next_local() {
+            core.changed(&service.key, now);
+        }
+    }
+
+    fn perform(&self, actions: Vec<Action<Lists>>, calls: &mut JoinSet<Ended>) {
+        for action in actions {
+            match action {
+                Action::Call { id, to, call } => {
+                    let exchange = self.exchange.clone();
+                    calls.spawn(async move {
+                        let answer = exchange.make(&to, call).await;
+                        Ended { id, to, answer }
+                    });
+                }
+                Action::Settled(key) => self.exchange.distro.settle(key),
+                Action::Ready { loaded_from } => self.serve(&loaded_from),
+                Action::StoodStill { ms } => {
+                    tracing::warn!(
+                        ms,
+                        "the process stood still; the members are asked what happened meanwhile"
+                    );
+                    self.exchange.distro.0.cluster.set_standing(Standing::Comparing);
+                }
+            }
+        }
+    }
+
+    fn serve(&self, loaded_from: &[Address]) {
+        let (cluster, now) = (&self.exchange.distro.0.cluster, self.now());
+        for address in loaded_from {
+            cluster.answered(address, now);
+        }
+        tracing::info!(
+            from = loaded_from.len(),
+            services = self.registry().len(),
+            "data of the members loaded"
+        );
+        cluster.set_standing(Standing::Serving);
+    }
+
+    fn end(&self, ended: Result<Ended, tokio::task::JoinError>, calls: &mut JoinSet<Ended>) {
+        let Ended { id, to, answer } = match ended {
+            Ok(ended) => ended,
+            // A panic of a call is a fault of ours; the task's owner stops the server in order.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        let now = self.now();
+        if is_good(&answer) {
+            self.exchange.distro.0.cluster.answered(&to, now);
+        }
+        let actions = self.exchange.distro.0.core.lock().answered(id, answer, self.lists(), now);
+        self.exchange.distro.0.flushed.notify_waiters();
+        self.perform(actions, calls);
+    }
+
+    /// Forgets tombstones that every Nacre member has.
+    fn prune(&self, now: Millis) {
+        self.registry().for_each(|service| {
+            if !service.state().gone.is_empty()
+                && !self.exchange.distro.0.core.lock().is_lacking(&service.key)
+            {
+                self.registry().prune_gone(service, now.minus(GONE_MS), crate::model::gone::MOST_GONE);
+            }
+        });
+    }
+}
+
+/// Whether an answer shows that its sender is well.
+fn is_good(answer: &Answer<ServiceKey>) -> bool {
+    match answer {
+        Answer::Verified { .. } | Answer::Wanted(_) | Answer::Done => true,
+        Answer::Push(sent) => matches!(sent, super::outbox::Sent::Taken(_)),
+        Answer::Load(_) | Answer::Failed => false,
+    }
+}

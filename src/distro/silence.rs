@@ -1,0 +1,220 @@
+//! What members know of beats that others get: an owner tells who is late, and asks before it judges.
+//!
+//! Pure but for the cells of the instances. A beat goes to the owner alone, and a copy that takes over must know about
+//! how old the last one is: those that the owner doesn't call late are in time. Only news are told, so that nothing is
+//! said of a thousand instances that are all in time, or all late for hours.
+
+use std::sync::Arc;
+
+use super::{
+    data::Told,
+    documents::{Beats, Named, Silences, Silent},
+    verify::{hash, mix},
+};
+use crate::{
+    base::clock::Millis,
+    model::{Instance, Registry, Service, ServiceKey},
+};
+
+/// An instance that hasn't beaten for longer than this is late, in milliseconds: two beats.
+pub const LATE_MS: u64 = 10_000;
+/// What a copy takes for the age of the last beat of an instance that isn't late: that, and the longest way of the news.
+pub const IN_TIME_MS: u64 = LATE_MS + 3_000;
+
+/// Which of the services that `owned` says have instances that became late, or came back, since `told` was said.
+#[must_use]
+pub fn news(registry: &Registry, owned: &dyn Fn(&ServiceKey) -> bool, told: &mut Told, now: Millis) -> Beats {
+    let (mut beats, mut still) = (Beats::default(), Told::with_capacity(told.len()));
+    registry.for_each(|service| {
+        if !owned(&service.key) {
+            return;
+        }
+        let (mut late, mut back) = (Vec::new(), Vec::new());
+        let state = service.state();
+        for instance in &state.ephemeral {
+            let age_ms = now.since(instance.last_beat());
+            let (is_late, id) = (age_ms > LATE_MS, id(service, instance));
+            if is_late && still.insert(id) && !told.contains(&id) {
+                late.push(Silent::new(&instance.key(), age_ms));
+            } else if !is_late && told.contains(&id) {
+                back.push(Silent::new(&instance.key(), age_ms));
+            }
+        }
+        for (list, silent) in [(&mut beats.late, late), (&mut beats.back, back)] {
+            if !silent.is_empty() {
+                list.push((Named(service.key.clone()), silent));
+            }
+        }
+    });
+    *told = still;
+    beats
+}
+
+/// An instance of a service under its stamp, in 64 bits; what is written anew is told anew.
+fn id(service: &Service, instance: &Instance) -> u64 {
+    let key = instance.key();
+    let parts = [
+        service.key.namespace.as_bytes(),
+        service.key.name.as_bytes(),
+        key.ip.as_bytes(),
+        key.cluster.as_bytes(),
+    ];
+    let bytes = parts.into_iter().flat_map(|part| part.iter().copied().chain([0xff]));
+    mix(hash(bytes.chain(key.port.to_be_bytes()).chain(instance.stamp().to_be_bytes())))
+}
+
+/// Takes what the owner of the services that `of_owner` says tells of their silence.
+pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -> bool, now: Millis) {
+    each(registry, &beats.late, |service, silent| {
+        if let Some(instance) = service.state().ephemeral.get(&silent.key()) {
+            instance.set_late(true);
+            service.hear_beat(&silent.key(), now.minus(silent.3));
+        }
+    });
+    each(registry, &beats.back, |service, silent| {
+        if let Some(instance) = service.state().ephemeral.get(&silent.key()) {
+            instance.set_late(false);
+        }
+    });
+    let in_time = now.minus(IN_TIME_MS);
+    registry.for_each(|service| {
+        if of_owner(&service.key) {
+            for instance in service.state().ephemeral.iter().filter(|instance| !instance.is_late()) {
+                instance.hear_beat(in_time);
+            }
+        }
+    });
+}
+
+/// Forgets who was called late by a former owner of this service: the new one says it anew.
+pub fn forget_late(service: &Service) {
+    for instance in &service.state().ephemeral {
+        instance.set_late(false);
+    }
+}
+
+/// The silent instances of these services, about which others are asked.
+#[must_use]
+pub fn silent_of<'a>(services: impl IntoIterator<Item = &'a Arc<Service>>, now: Millis) -> Silences {
+    let silences = services.into_iter().map(|service| {
+        let state = service.state();
+        let silent = state.silent_for(now, 0).filter(|instance| is_silent(instance, now));
+        let silent = silent.map(|instance| Silent::new(&instance.key(), now.since(instance.last_beat())));
+        (Named(service.key.clone()), silent.collect())
+    });
+    silences.collect()
+}
+
+fn is_silent(instance: &Instance, now: Millis) -> bool {
+    !instance.marked
+        && now.since(instance.last_beat()) > instance.unhealthy_after_ms.min(instance.delete_after_ms)
+}
+
+/// Of the instances that an owner takes for silent, those of which a younger beat is known here.
+#[must_use]
+pub fn younger(registry: &Registry, asked: &Silences, now: Millis) -> Silences {
+    let mut heard: Silences = Vec::new();
+    each(registry, asked, |service, silent| {
+        let state = service.state();
+        let Some(instance) = state.ephemeral.get(&silent.key()) else { return };
+        let age_ms = now.since(instance.last_beat());
+        if age_ms < silent.3 {
+            let beat = Silent::new(&silent.key(), age_ms);
+            match heard.last_mut().filter(|(named, _)| named.0 == service.key) {
+                Some((_, beats)) => beats.push(beat),
+                None => heard.push((Named(service.key.clone()), vec![beat])),
+            }
+        }
+    });
+    heard
+}
+
+/// Takes the answer to a question about silence.
+pub fn take(registry: &Registry, heard: &Silences, now: Millis) {
+    each(registry, heard, |service, beat| {
+        service.hear_beat(&beat.key(), now.minus(beat.3));
+    });
+}
+
+fn each(registry: &Registry, silences: &Silences, mut each: impl FnMut(&Arc<Service>, &Silent)) {
+    for (Named(key), silent) in silences {
+        if let Some(service) = registry.get(key.place()) {
+            silent.iter().for_each(|silent| each(&service, silent));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        base::clock::Reading,
+        model::{Limits, instance::Description, registry::Place},
+    };
+
+    const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
+    const START: Millis = Millis(100_000);
+
+    /// A node with these instances, all beaten at the start.
+    fn node(ips: &[&str]) -> Registry {
+        let registry = Registry::new(Arc::default(), Limits::default());
+        let registry = registry.shared(Reading { now: START, wall_ms: 1_000_000 });
+        for ip in ips {
+            registry.register(PLACE, &Description::new(ip, 80, "DEFAULT"), START).unwrap();
+        }
+        registry
+    }
+
+    fn named(silences: &Silences) -> Vec<(&str, u64)> {
+        silences.iter().flat_map(|(_, silent)| silent).map(|silent| (&*silent.0, silent.3)).collect()
+    }
+
+    fn ages(registry: &Registry, now: Millis) -> Vec<u64> {
+        let state = registry.get(PLACE).unwrap().state();
+        state.ephemeral.iter().map(|instance| now.since(instance.last_beat())).collect()
+    }
+
+    fn beat(registry: &Registry, ip: &str, now: Millis) {
+        registry.get(PLACE).unwrap().beat(&Description::new(ip, 80, "DEFAULT").key, now);
+    }
+
+    #[test]
+    fn only_news_are_told_and_copies_know_the_beats_by_them() {
+        let (owner, copy, mut told) = (node(&["a", "b"]), node(&["a", "b"]), Told::default());
+        let all = |_: &ServiceKey| true;
+        let mut tell = |now: Millis| {
+            let beats = news(&owner, &all, &mut told, now);
+            hear(&copy, &beats, &all, now);
+            (named(&beats.late).len(), named(&beats.back).len())
+        };
+        beat(&owner, "a", START.plus(8_000));
+        assert_eq!(tell(START.plus(10_000)), (0, 0));
+        assert_eq!(ages(&copy, START.plus(10_000)), [10_000, 10_000]);
+        assert_eq!(tell(START.plus(15_000)), (1, 0), "b is late");
+        assert_eq!(ages(&copy, START.plus(15_000)), [13_000, 15_000]);
+        beat(&owner, "a", START.plus(18_000));
+        assert_eq!(tell(START.plus(20_000)), (0, 0), "b still is");
+        assert_eq!(ages(&copy, START.plus(20_000)), [13_000, 20_000]);
+        beat(&owner, "b", START.plus(24_000));
+        assert_eq!(tell(START.plus(25_000)), (0, 1));
+        assert_eq!(ages(&copy, START.plus(25_000)), [13_000, 13_000]);
+        beat(&owner, "a", START.plus(60_000));
+        assert_eq!(tell(START.plus(60_000)), (1, 0));
+        owner.register(PLACE, &Description::new("b", 80, "DEFAULT"), START.plus(60_000)).unwrap();
+        assert_eq!(tell(START.plus(75_000)), (2, 0), "what was registered anew is told anew");
+    }
+
+    #[test]
+    fn whoever_knows_a_younger_beat_says_so() {
+        let (owner, copy) = (node(&["a", "b", "c"]), node(&["a", "b"]));
+        beat(&copy, "a", START.plus(12_000));
+        let now = START.plus(16_000);
+        beat(&owner, "c", now);
+        let asked = silent_of([&owner.get(PLACE).unwrap()], now);
+        assert_eq!(named(&asked), [("a", 16_000), ("b", 16_000)]);
+        let heard = younger(&copy, &asked, now);
+        assert_eq!(named(&heard), [("a", 4_000)]);
+        take(&owner, &heard, now);
+        assert_eq!(ages(&owner, now), [4_000, 16_000, 0]);
+    }
+}

@@ -1,0 +1,127 @@
+//! What changes for the instances of services whose owner changed.
+//!
+//! Beats go to the owner alone, so a new one can't judge by the beats that it knows: living instances have three beats'
+//! time to show themselves. Those of an owner that tells nobody of beats (1.x) count as just beaten, once.
+
+use super::{
+    mapper::{Owner, owner},
+    silence,
+};
+use crate::{
+    base::clock::Millis,
+    cluster::View,
+    model::{Registry, Service},
+};
+
+/// How long a new owner judges nobody, in milliseconds: three beats.
+pub const GRACE_MS: u64 = 15_000;
+
+/// Looks at all services after the view changed. Tells how many this node has taken over.
+pub fn take_over(registry: &Registry, before: &View, after: &View, now: Millis) -> u64 {
+    let mut taken = 0;
+    registry.for_each(|service| {
+        let (was, is) = (owner(before, &service.key.name), owner(after, &service.key.name));
+        if was == is {
+            return;
+        }
+        let former = match was {
+            Owner::Peer(address) => before.peer(address),
+            Owner::Here | Owner::Nobody => None,
+        };
+        let from_legacy = former.is_some_and(|peer| peer.nacre.is_none());
+        if is == Owner::Here {
+            service.give_grace(now.plus(GRACE_MS));
+            taken += 1;
+            if from_legacy {
+                renew_once(service, now);
+            }
+        }
+        if former.is_some_and(|peer| peer.nacre.is_some()) {
+            silence::forget_late(service);
+        }
+    });
+    taken
+}
+
+/// Counts silence from now on, but for instances of which nothing has been heard since that was done before.
+fn renew_once(service: &Service, now: Millis) {
+    for instance in service.state().ephemeral.iter().filter(|instance| !instance.is_late()) {
+        instance.hear_beat(now);
+        instance.set_late(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        base::clock::Reading,
+        cluster::{Address, Mapping, MemberState, Peer, Standing},
+        model::{Limits, instance::Description, registry::Place},
+    };
+
+    const START: Millis = Millis(1_000_000);
+
+    fn registry() -> Registry {
+        let registry = Registry::new(Arc::default(), Limits::default());
+        let registry = registry.shared(Reading { now: START, wall_ms: 1 });
+        for number in 0..50 {
+            let name = format!("G@@{number}");
+            let place = Place { namespace: "public", name: &name };
+            registry.register(place, &Description::new("a", 80, "DEFAULT"), START).unwrap();
+        }
+        registry
+    }
+
+    fn view(peers: &[(u32, MemberState, Option<u32>)]) -> View {
+        let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
+        let peers =
+            peers.iter().map(|&(n, state, nacre)| Peer { nacre, ..Peer::new(address(n), state) }).collect();
+        View::new(address(1), Standing::Serving, peers, Mapping::Modulo)
+    }
+
+    /// Count of services with a grace, and of those whose instance was renewed at `now`.
+    fn graced(registry: &Registry, now: Millis) -> (usize, usize) {
+        let (mut graced, mut renewed) = (0, 0);
+        registry.for_each(|service| {
+            graced += usize::from(service.grace_until() == now.plus(GRACE_MS));
+            renewed +=
+                service.state().ephemeral.iter().filter(|instance| instance.last_beat() == now).count();
+        });
+        (graced, renewed)
+    }
+
+    #[test]
+    fn a_new_owner_gives_grace_for_what_it_took_over_only() {
+        let (registry, up, down) = (registry(), MemberState::Up, MemberState::Down);
+        let (three, two) =
+            (view(&[(2, up, Some(1)), (3, up, Some(1))]), view(&[(2, down, Some(1)), (3, up, Some(1))]));
+        let now = START.plus(60_000);
+        let owned = |view: &View| {
+            let mut count = 0;
+            registry.for_each(|service| count += usize::from(owner(view, &service.key.name) == Owner::Here));
+            count
+        };
+        assert!(owned(&three) > 5 && owned(&two) > owned(&three));
+        let taken = take_over(&registry, &three, &two, now);
+        assert!(taken >= (owned(&two) - owned(&three)) as u64);
+        assert_eq!(graced(&registry, now), (usize::try_from(taken).unwrap(), 0));
+        assert_eq!(take_over(&registry, &two, &two, now), 0);
+    }
+
+    #[test]
+    fn what_comes_from_an_owner_of_1_x_counts_as_just_beaten_once() {
+        let (registry, up, down) = (registry(), MemberState::Up, MemberState::Down);
+        let (both, alone) = (view(&[(2, up, None)]), view(&[(2, down, None)]));
+        let now = START.plus(60_000);
+        let taken = usize::try_from(take_over(&registry, &both, &alone, now)).unwrap();
+        assert!(taken > 5);
+        assert_eq!(graced(&registry, now), (taken, taken));
+        take_over(&registry, &alone, &both, now.plus(1_000));
+        let again = now.plus(20_000);
+        take_over(&registry, &both, &alone, again);
+        assert_eq!(graced(&registry, again), (taken, 0));
+    }
+}

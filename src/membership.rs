@@ -1,0 +1,172 @@
+//! Wires what a node with members has beside one that serves alone: the list, the reports, the protocol, forwarding.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api::ring::Members,
+    base::{
+        clock::{Clock, Reading},
+        tasks::Tasks,
+    },
+    cluster::{
+        Address, Cluster, Doorkeeper, LookupError, Peers, Standing,
+        lookup::{self, Watch},
+        report,
+    },
+    config::{Lookup, Settings},
+    distro::{Distro, core::Rhythm, exchange::Exchange, runner::Runner},
+    model::{Registry, change::Changes},
+    stack::Forwarder,
+};
+
+/// Time between two requests of the protocol to one member: what changes meanwhile goes together.
+const GATHER: Duration = Duration::from_millis(5);
+/// How often the members are told whom this node finds slow.
+const SLOW_PERIOD: Duration = Duration::from_millis(500);
+
+/// Who is there, and how to reach them.
+pub struct Membership {
+    /// The members, or this node alone.
+    pub cluster: Cluster,
+    /// Calls to them.
+    pub peers: Peers,
+    /// Says who is one.
+    pub doorkeeper: Doorkeeper,
+    /// Reads the list from now on; nothing for a node that serves alone.
+    watch: Option<Watch>,
+}
+
+impl Membership {
+    /// Finds the members; `own` is the node as it calls itself.
+    ///
+    /// # Errors
+    /// There shall be a list, and there is none that names this node.
+    pub async fn find(settings: &Arc<Settings>, own: Address, clock: &Clock) -> Result<Self, LookupError> {
+        let found = match settings.membership.lookup {
+            Lookup::Standalone => None,
+            _ => lookup::find(settings, own.clone()).await?,
+        };
+        let (cluster, watch) = match found {
+            Some(found) => {
+                let (cluster, watch) = Cluster::new(found, settings, clock.clone());
+                (cluster, Some(watch))
+            }
+            None => (Cluster::alone(own, clock.clone()), None),
+        };
+        let peers = Peers::new(cluster.view().own.clone(), settings);
+        Ok(Self { cluster, peers, doorkeeper: Doorkeeper::new(&settings.cluster), watch })
+    }
+
+    /// Whether there is a list of members.
+    #[must_use]
+    pub fn has_members(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// The registry as it must be: one whose data members share stamps what is written.
+    #[must_use]
+    pub fn share(&self, registry: Registry, at: Reading) -> Registry {
+        if self.has_members() { registry.shared(at) } else { registry }
+    }
+
+    /// The protocol over `registry`; nothing for a node that serves alone.
+    #[must_use]
+    pub fn protocol(
+        &self,
+        registry: &Arc<Registry>,
+        clock: &Clock,
+        settings: &Settings,
+        boot: u64,
+    ) -> Option<Exchange> {
+        let (cluster, registry) = (self.cluster.clone(), Arc::clone(registry));
+        let distro = || Distro::new(cluster, registry, clock.clone(), rhythm(settings), boot);
+        self.has_members().then(|| Exchange { distro: distro(), peers: self.peers.clone() })
+    }
+}
+
+fn rhythm(settings: &Settings) -> Rhythm {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let distro = &settings.distro;
+    Rhythm {
+        merge_ms: ms(distro.sync_delay),
+        legacy_merge_ms: ms(distro.legacy_sync_delay),
+        gather_ms: ms(GATHER),
+        batch: distro.batch_sync_key_count,
+        retry_cap_ms: ms(distro.sync_retry_delay),
+        verify_ms: ms(distro.verify_interval),
+    }
+}
+
+/// What forwarding asks of these members.
+#[must_use]
+pub fn ring(membership: &Membership, exchange: &Exchange, clock: &Clock) -> Arc<Members> {
+    Arc::new(Members {
+        cluster: membership.cluster.clone(),
+        doorkeeper: membership.doorkeeper.clone(),
+        exchange: exchange.clone(),
+        clock: clock.clone(),
+    })
+}
+
+/// Starts what runs for a node with members; without effect for one that serves alone.
+pub fn spawn(
+    membership: Membership,
+    exchange: Option<&Exchange>,
+    forwarder: &Forwarder,
+    changes: &Arc<Changes>,
+    tasks: &mut Tasks,
+    stopped: &CancellationToken,
+) {
+    let (Some(watch), Some(exchange)) = (membership.watch, exchange) else { return };
+    let cluster = membership.cluster;
+    let runner = Runner { exchange: exchange.clone(), changes: Arc::clone(changes) };
+    tasks.spawn("distro", runner.run(stopped.clone()));
+    tasks.spawn("health of 1.x members", exchange.clone().exchange_health(stopped.clone()));
+    tasks.spawn("member reports", report::run(cluster.clone(), membership.peers, stopped.clone()));
+    tasks.spawn("member list", watch.run(cluster.clone(), stopped.clone()));
+    let (seen, changed) = (cluster.clone(), cluster.changes());
+    let names = membership.doorkeeper.follow(move || seen.view(), changed, stopped.clone());
+    tasks.spawn("member names", names);
+    tasks.spawn("slow members", tell_slow(cluster, forwarder.clone(), stopped.clone()));
+}
+
+/// Asks members that don't answer whether they do again, and tells the others of them, until `stopped`.
+async fn tell_slow(cluster: Cluster, forwarder: Forwarder, stopped: CancellationToken) {
+    let slow = forwarder.clone();
+    let telling = async {
+        let mut told = Vec::new();
+        loop {
+            tokio::time::sleep(SLOW_PERIOD).await;
+            let slow: Vec<Address> = slow.slow().iter().map(|address| Address::new(address)).collect();
+            if slow != told {
+                cluster.set_slow(slow.clone());
+                told = slow;
+            }
+        }
+    };
+    tokio::select! {
+        () = stopped.cancelled() => {}
+        () = telling => {}
+        never = forwarder.probe() => match never {},
+    }
+}
+
+/// Leaves the members in order: they get what they lack and are told, so that others own what this node owned before it
+/// stops listening. Takes `patience` at most.
+pub async fn leave(exchange: &Exchange, cluster: &Cluster, patience: Duration) {
+    if cluster.view_guard().standing != Standing::Serving {
+        return;
+    }
+    let leaving = async {
+        exchange.distro.flushed().await;
+        cluster.set_standing(Standing::Leaving);
+        // What was written while they heard of it, too.
+        cluster.has_told().await;
+        exchange.distro.flushed().await;
+    };
+    if tokio::time::timeout(patience, leaving).await.is_err() {
+        tracing::warn!(?patience, "not all members have what this node knows: they don't answer in time");
+    }
+}
