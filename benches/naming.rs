@@ -52,7 +52,13 @@ where
 
 /// Sends the same request again and again to a node with a service of this size.
 fn serve(bencher: Bencher<'_, '_>, size: usize, method: &str, target: &str) {
-    let mut node = in_process::start();
+    serve_by(in_process::start(), bencher, size, method, target);
+}
+
+fn serve_by<S>(mut node: Node<S>, bencher: Bencher<'_, '_>, size: usize, method: &str, target: &str)
+where
+    S: Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible>,
+{
     fill(&node, size);
     bencher.bench_local(|| {
         let request = node.request(method, target, JAVA);
@@ -117,6 +123,13 @@ fn list_after_a_change(bencher: Bencher<'_, '_>, size: usize) {
 fn light_beat(bencher: Bencher<'_, '_>, size: usize) {
     let target = format!("/v1/ns/instance/beat?{SERVICE}&clusterName=DEFAULT&ip=10.0.0.7&port=8080");
     serve(bencher, size, "PUT", &target);
+}
+
+/// The same in a cluster: whose the service is is found out first.
+#[divan::bench(args = SIZES)]
+fn light_beat_of_a_member(bencher: Bencher<'_, '_>, size: usize) {
+    let target = format!("/v1/ns/instance/beat?{SERVICE}&clusterName=DEFAULT&ip=10.0.0.7&port=8080");
+    serve_by(in_process::start_as_survivor(), bencher, size, "PUT", &target);
 }
 
 #[divan::bench(args = SIZES)]

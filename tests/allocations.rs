@@ -8,21 +8,14 @@
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod in_process;
 
-use std::{convert::Infallible, sync::Arc};
+use std::convert::Infallible;
 
 use allocation_counter::{AllocationInfo, measure};
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, ready};
 use http_body_util::Full;
 use in_process::Node;
-use nacre::{
-    api::{V1Call, ownership::Ring, routes::Row},
-    base::clock::Clock,
-    cluster::{Address, Cluster, Mapping, MemberState, Peer, Standing, View},
-    config::Settings,
-    model::ServiceKey,
-};
-use nacre_middleware::{V1Response, collect::Routed, forwarder::StandIn};
+use nacre::api::routes::Row;
+use nacre_middleware::{V1Response, collect::Routed};
 use tower_service::Service;
 
 const JAVA: &[(&str, &str)] =
@@ -76,35 +69,9 @@ where
     counts
 }
 
-/// A cluster in which this node owns everything, since its peer is down.
-struct Survivor(Arc<View>);
-
-impl Ring for Survivor {
-    fn view(&self) -> Arc<View> {
-        Arc::clone(&self.0)
-    }
-    fn is_stale(&self) -> bool {
-        false
-    }
-    fn refused(&self, _: &Address) {}
-    fn answered(&self, _: &Address) {}
-    fn is_member(&self, _: &V1Call) -> bool {
-        false
-    }
-    fn fetch(&self, _: &Address, _: ServiceKey) -> BoxFuture<'static, ()> {
-        Box::pin(ready(()))
-    }
-    fn stood_in(&self, _: ServiceKey, _: StandIn) {}
-}
-
 #[test]
 fn in_a_cluster_a_light_beat_of_an_own_service_allocates_no_more_than_on_a_node_alone() {
-    let peer = Peer::new(Address::new("10.0.0.2:8848"), MemberState::Down);
-    let view = View::new(Address::new("10.0.0.1:8848"), Standing::Serving, vec![peer], Mapping::Modulo);
-    let folder = Arc::new(tempfile::tempdir().unwrap());
-    let (cluster, ring) =
-        (Cluster::alone(view.own.clone(), Clock::set(0)), Arc::new(Survivor(Arc::new(view))));
-    let node = in_process::start_as(cluster, Settings::default(), folder, Some(ring));
+    let node = in_process::start_as_survivor();
     let target = format!("/v1/ns/instance/beat?{SERVICE}&clusterName=DEFAULT&ip=10.0.0.7&port=8080");
     let counts = counted_by(node, 10, "PUT", &target, "\"code\":10200");
     assert_eq!(counts.count_total, 1, "{counts:?}");

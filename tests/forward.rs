@@ -176,6 +176,9 @@ impl Ring for Two {
         });
         *view = Arc::new(View::new(view.own.clone(), Standing::Serving, peers.collect(), view.mapping));
     }
+    fn serves_nobody(&self, address: &Address) {
+        self.refused(address);
+    }
     fn answered(&self, _: &Address) {}
     fn is_member(&self, _: &V1Call) -> bool {
         false

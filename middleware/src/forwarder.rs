@@ -3,7 +3,7 @@
 //! | what comes of it | what the client gets |
 //! | --- | --- |
 //! | an answer | that answer |
-//! | nobody is there, or the connection ends before an answer's first byte | the membership is told; the owner is worked out anew and the write goes there, or is done here; once |
+//! | nobody is there, the connection ends before an answer's first byte, or a Nacre peer says that it serves nobody | the membership is told; the owner is worked out anew and the write goes there, or is done here; once |
 //! | nothing within the time-out | 503; it may have been done, so it isn't sent again |
 //! | the peer is suspect or open, all members are Nacre | this node stands in for it |
 //! | the peer is open, some member is 1.x | 503, but for one write a second, which is sent |
@@ -65,8 +65,11 @@ pub trait Members: Clone + Send + Sync + 'static {
     /// Whether this is the address of a member.
     fn is_listed(&self, address: &str) -> bool;
 
-    /// A member takes no connections, or serves nobody at the moment: it owns nothing from now on.
+    /// A member takes no connections: it is gone, and owns nothing from now on.
     fn refused(&self, address: &str);
+
+    /// A Nacre member answers that it serves nobody at the moment: it is starting, or removed, and owns nothing.
+    fn serves_nobody(&self, address: &str);
 
     /// A member answers; told once a second at most.
     fn answers(&self, address: &str);
@@ -202,6 +205,8 @@ enum Attempt {
     Answer(V1Response, Outcome),
     /// The peer is gone, and hasn't done it.
     Gone,
+    /// The peer serves nobody, and hasn't done it.
+    ServesNobody,
     /// This node shall do it in the peer's place.
     StandIn(StandIn),
 }
@@ -272,6 +277,7 @@ where
                 Attempt::Answer(response, outcome) => return self.noted(response, outcome),
                 Attempt::StandIn(why) => return self.stand_in(inner, call, why).await,
                 Attempt::Gone => self.members().refused(&target.address),
+                Attempt::ServesNobody => self.members().serves_nobody(&target.address),
             }
             match self.members().owner(&call) {
                 Owner::Peer(next) => target = next,
@@ -376,7 +382,7 @@ where
             }
         };
         match State::of(answer.headers()).filter(|_| target.is_nacre) {
-            Some(State::Starting | State::Removed) => Attempt::Gone,
+            Some(State::Starting | State::Removed) => Attempt::ServesNobody,
             Some(State::Late) if target.all_nacre => Attempt::StandIn(StandIn::Deputy),
             Some(State::Disagreeing) => self.disagreed(target),
             _ if outgoing::is_redirect(&answer) => self.disagreed(target),

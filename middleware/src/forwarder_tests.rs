@@ -103,10 +103,11 @@ impl Members for Cluster {
     }
     fn refused(&self, address: &str) {
         self.happens(format!("refused {address}"));
-        let mut owners = self.0.owners.lock();
-        if owners.len() > 1 {
-            owners.pop_front();
-        }
+        self.passes_over();
+    }
+    fn serves_nobody(&self, address: &str) {
+        self.happens(format!("{address} serves nobody"));
+        self.passes_over();
     }
     fn answers(&self, address: &str) {
         self.happens(format!("{address} answers"));
@@ -116,6 +117,16 @@ impl Members for Cluster {
     }
     fn note(&self, note: Note<'_>) {
         self.happens(format!("{note:?}"));
+    }
+}
+
+impl Cluster {
+    /// The first owner is none any more.
+    fn passes_over(&self) {
+        let mut owners = self.0.owners.lock();
+        if owners.len() > 1 {
+            owners.pop_front();
+        }
     }
 }
 
@@ -352,7 +363,7 @@ async fn a_nacre_owner_that_serves_nobody_yet_counts_as_gone() {
             Does::Answer(Duration::ZERO, 503, headers, "not yet")
         });
         assert_eq!(node.send().await, (200, "done here".into()), "{state}");
-        assert!(node.cluster.happened().contains(&"refused 10.0.0.2:8848".into()));
+        assert!(node.cluster.happened().contains(&"10.0.0.2:8848 serves nobody".into()));
     }
 }
 

@@ -116,6 +116,7 @@ impl Members for Member {
         true
     }
     fn refused(&self, _: &str) {}
+    fn serves_nobody(&self, _: &str) {}
     fn answers(&self, _: &str) {}
     fn now_ms(&self) -> u64 {
         0

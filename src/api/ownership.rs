@@ -34,8 +34,11 @@ pub trait Ring: Send + Sync + 'static {
     /// Whether what is read from a socket now may have lain there while the process stood still.
     fn is_stale(&self) -> bool;
 
-    /// This member takes no connections, or serves nobody now.
+    /// This member takes no connections: it is gone.
     fn refused(&self, address: &Address);
+
+    /// This member answers that it serves nobody now: it is starting, or removed.
+    fn serves_nobody(&self, address: &Address);
 
     /// This member answers; told once a second at most.
     fn answered(&self, address: &Address);
@@ -164,6 +167,12 @@ impl Members for Ownership {
     fn refused(&self, address: &str) {
         if let Some(ring) = &self.ring {
             ring.refused(&Address::new(address));
+        }
+    }
+
+    fn serves_nobody(&self, address: &str) {
+        if let Some(ring) = &self.ring {
+            ring.serves_nobody(&Address::new(address));
         }
     }
 

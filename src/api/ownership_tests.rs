@@ -29,6 +29,9 @@ impl Ring for Fixed {
     fn refused(&self, address: &Address) {
         self.asked.lock().push(format!("refused {address}"));
     }
+    fn serves_nobody(&self, address: &Address) {
+        self.asked.lock().push(format!("{address} serves nobody"));
+    }
     fn answered(&self, address: &Address) {
         self.asked.lock().push(format!("answered {address}"));
     }
@@ -201,12 +204,14 @@ fn the_ring_is_told_of_what_was_done_for_another() {
     assert!(fixed.asked.lock().is_empty());
     then();
     Members::refused(&ownership, NACRE);
+    Members::serves_nobody(&ownership, NACRE);
     Members::answers(&ownership, NACRE);
     assert_eq!(
         *fixed.asked.lock(),
         [
             "stood in for the owner of n##DEFAULT_GROUP@@a: Disagreement".to_owned(),
             format!("refused {NACRE}"),
+            format!("{NACRE} serves nobody"),
             format!("answered {NACRE}"),
         ]
     );

@@ -38,6 +38,10 @@ impl Ring for Members {
         self.cluster.refused(address, self.clock.now());
     }
 
+    fn serves_nobody(&self, address: &Address) {
+        self.cluster.heard_starting(address, self.clock.now());
+    }
+
     fn answered(&self, address: &Address) {
         self.cluster.answered(address, self.clock.now());
     }

@@ -11,7 +11,8 @@ use tokio::{
 
 use super::*;
 use crate::{
-    cluster::NacreMark,
+    base::client::CallError,
+    cluster::{Evidence, NacreMark},
     config::{Sources, load},
 };
 

@@ -14,7 +14,7 @@
 //! | our report fails otherwise | SUSPICIOUS, and DOWN at the fourth time in a row |
 //! | our report is answered 404 or 501 | nothing |
 //!
-//! Where all listed members have shown that they are Nacre nodes the ring is *damped*: a report makes its sender UP
+//! Where all listed members that were ever heard of have shown that they are Nacre nodes the ring is *damped*: a report makes its sender UP
 //! only if our last report to it was answered too, else it makes us report at once; a member that hangs is DOWN within
 //! 10 s; one that most call slow counts as DOWN.
 //!
@@ -79,6 +79,8 @@ pub struct ShownMember {
     pub is_own: bool,
 }
 
+/// From a report to a member that is leaving to the next: its end is near, and is to be seen.
+const LEAVING_MS: u64 = 500;
 /// At this age of its last answer a Nacre member that also failed twice is DOWN.
 const SILENT_MS: u64 = 8_000;
 /// Where nobody asked for the next report for that long beyond the interval, the node itself had stopped.
@@ -153,6 +155,9 @@ impl Roster {
         member.nacre = report.nacre.as_ref().map(|mark| mark.protocol);
         member.starting = report.nacre.as_ref().is_some_and(|mark| mark.starting);
         member.report = Some(report.clone());
+        if member.is_leaving() {
+            member.due = member.due.min(now.plus(LEAVING_MS));
+        }
         let is_damped = self.is_damped();
         let member = self.members.get_mut(&report.address).expect("found above");
         if !is_damped || member.answers {
@@ -172,6 +177,7 @@ impl Roster {
         let (period, standing) = (self.period_ms(), self.standing);
         let due = self.members.iter_mut().filter(|(_, member)| !member.in_flight && member.due <= now);
         due.map(|(address, member)| {
+            let period = if member.is_leaving() { period.min(LEAVING_MS) } else { period };
             (member.in_flight, member.due) = (true, now.plus(period));
             member.sent = Some(standing);
             address.clone()
@@ -361,10 +367,13 @@ impl Roster {
         }
     }
 
-    /// Whether all listed members have shown that they are Nacre nodes.
+    /// Whether all listed members that were heard of have shown that they are Nacre nodes. One that nobody has started yet
+    /// must not make a cluster of Nacre nodes behave like one of 1.x.
     #[must_use]
     pub fn is_damped(&self) -> bool {
-        self.members.values().all(|member| member.nacre.is_some())
+        let mut heard = self.members.values().filter(|member| !member.is_unheard_of()).peekable();
+        let is_anybody_heard = heard.peek().is_some() || self.members.is_empty();
+        is_anybody_heard && heard.all(|member| member.nacre.is_some())
     }
 
     /// Whether the node isn't an owner yet, or again, since it hasn't got what the others have. It sends no reports then.

@@ -235,6 +235,18 @@ mod damped_rules {
 
     /// The link to B is cut in one direction: B's reports come, ours never arrive.
     #[test]
+    fn one_that_was_listed_and_never_started_changes_no_rule() {
+        let mut roster = damped();
+        let four: Vec<Address> = [OWN, B, C, "10.0.0.4:8848"].into_iter().map(at).collect();
+        roster.relist(&four, Millis(1_000));
+        assert!(roster.is_damped() && roster.view().is_all_nacre());
+        roster.probed(&at("10.0.0.4:8848"), Probe::Refused, Millis(1_001));
+        assert!(roster.is_damped());
+        roster.reported(&legacy("10.0.0.4:8848"), Millis(2_000));
+        assert!(!roster.is_damped() && !roster.view().is_all_nacre(), "it is one of 1.x");
+    }
+
+    #[test]
     fn a_one_way_link_does_not_flap() {
         let mut roster = damped();
         let mut states = Vec::new();

@@ -109,6 +109,8 @@ pub enum Answer<K> {
     Verified {
         /// Tells one run of the peer from another.
         boot: u64,
+        /// It doesn't know all that was said of silence before.
+        missed: bool,
         /// The peer's buckets where the roots differ.
         buckets: Option<Buckets>,
     },
@@ -216,6 +218,9 @@ impl<D: Data> Core<D> {
         match view.standing {
             Standing::Starting | Standing::Comparing => match &mut self.load {
                 Some(load) => load.relist(addresses(), now),
+                None if view.standing == Standing::Comparing => {
+                    self.load = Some(Load::after_standstill(addresses(), now));
+                }
                 None => self.load = Some(Load::new(addresses(), now)),
             },
             Standing::Removed | Standing::Alone => {
@@ -345,9 +350,9 @@ impl<D: Data> Core<D> {
         match (call, answer) {
             (UnderWay::Push, Answer::Push(outcome)) => line.outbox.sent(outcome, now, pace, dice),
             (UnderWay::Push, _) => line.outbox.sent(Sent::Failed, now, pace, dice),
-            (UnderWay::Verify, Answer::Verified { boot, buckets }) => {
+            (UnderWay::Verify, Answer::Verified { boot, missed, buckets }) => {
                 line.verifying = false;
-                if line.boot.replace(boot) != Some(boot) {
+                if line.boot.replace(boot) != Some(boot) || missed {
                     line.told.clear();
                 }
                 if let Some(theirs) = buckets {
@@ -405,16 +410,15 @@ impl<D: Data> Core<D> {
 
     fn go_on_loading(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
         let Some(load) = &mut self.load else { return };
+        let asked = load.take(now);
         if load.is_complete(now) {
             let loaded_from = load.merged().cloned().collect();
             self.load = None;
             actions.push(Action::Ready { loaded_from });
             return;
         }
-        for address in load.take(now) {
-            let call = self.call(&address, Call::Load);
-            actions.push(call);
-        }
+        let calls = asked.into_iter().map(|address| self.call(&address, Call::Load));
+        actions.extend(calls);
     }
 
     fn push(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {

@@ -197,7 +197,7 @@ impl Exchange {
     ) -> Result<Answer<ServiceKey>, ExchangeError> {
         let asked = Verify { source: self.own().to_owned(), root, beats };
         let verified: Verified = read(&self.peers.verify(to, body(&asked)).await?)?;
-        Ok(Answer::Verified { boot: verified.boot.0, buckets: verified.buckets() })
+        Ok(Answer::Verified { boot: verified.boot.0, missed: verified.missed, buckets: verified.buckets() })
     }
 
     async fn keys(&self, to: &Address, asked: Keys) -> Result<Answer<ServiceKey>, ExchangeError> {

@@ -117,6 +117,18 @@ fn expired(ip: &str, stamp: u64) -> Entry {
 }
 
 #[test]
+fn an_age_that_nobody_can_tell_exactly_keeps_nothing_out() {
+    for (silent_ms, is_taken) in [(13_000, true), (20_000, true), (20_001, false)] {
+        let node = Node::new(1_000);
+        let metadata = "preserved.ip.delete.timeout=8000".parse().unwrap();
+        let described = Description { metadata, ..Description::new("a", 80, "C") };
+        let mut brisk = Instance::new(described, InstanceId::Simple, NOW.minus(silent_ms));
+        brisk.set_stamp(5);
+        assert_eq!(node.merge(vec![Entry::Alive(brisk)], true).changed, is_taken, "{silent_ms}");
+    }
+}
+
+#[test]
 fn the_newer_record_wins_and_what_is_known_already_makes_no_revision() {
     let node = Node::new(5_000);
     assert_eq!(node.merge(vec![alive("a", 7), alive("b", 3)], true), Merged { changed: true, ..MERGED });

@@ -3,21 +3,24 @@
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, ready},
+};
 use http::{HeaderMap, Request};
 use http_body_util::Full;
 use nacre::{
     api::{
-        Api, node,
+        Api, V1Call, node,
         observe::Sight,
         ownership::{Ownership, Ring, With},
         routes::{self, Row, Table},
     },
     base::clock::Clock,
-    cluster::{Address, Cluster, Doorkeeper, Peers},
+    cluster::{Address, Cluster, Doorkeeper, Mapping, MemberState, Peer, Peers, Standing, View},
     config::Settings,
     cp::{self, Applied},
-    model::{Registry, change::Changes},
+    model::{Registry, ServiceKey, change::Changes},
     observe::{Meters, logs},
     push::Push,
     stack,
@@ -25,6 +28,7 @@ use nacre::{
 use nacre_middleware::{
     V1Response,
     collect::{Limits, Routed},
+    forwarder::StandIn,
 };
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
@@ -67,6 +71,38 @@ pub fn start_in(
         folder,
         None,
     )
+}
+
+/// A cluster in which this node owns everything, since its peer is down.
+struct Survivor(Arc<View>);
+
+impl Ring for Survivor {
+    fn view(&self) -> Arc<View> {
+        Arc::clone(&self.0)
+    }
+    fn is_stale(&self) -> bool {
+        false
+    }
+    fn refused(&self, _: &Address) {}
+    fn serves_nobody(&self, _: &Address) {}
+    fn answered(&self, _: &Address) {}
+    fn is_member(&self, _: &V1Call) -> bool {
+        false
+    }
+    fn fetch(&self, _: &Address, _: ServiceKey) -> BoxFuture<'static, ()> {
+        Box::pin(ready(()))
+    }
+    fn stood_in(&self, _: ServiceKey, _: StandIn) {}
+}
+
+/// Starts one whose only peer is down.
+pub fn start_as_survivor()
+-> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
+    let peer = Peer::new(Address::new("10.0.0.2:8848"), MemberState::Down);
+    let view = View::new(Address::new("10.0.0.1:8848"), Standing::Serving, vec![peer], Mapping::Modulo);
+    let (cluster, ring) =
+        (Cluster::alone(view.own.clone(), Clock::set(0)), Arc::new(Survivor(Arc::new(view))));
+    start_as(cluster, Settings::default(), Arc::new(tempfile::tempdir().unwrap()), Some(ring))
 }
 
 /// Starts one that has these members and settings; of a cluster where it has a ring.
