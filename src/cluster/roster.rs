@@ -260,6 +260,14 @@ impl Roster {
         }
     }
 
+    /// An answer has shown that the member is Nacre, though nothing was reported to it yet: who loads the data of others
+    /// must not serve as if they were of 1.x.
+    pub fn shown_nacre(&mut self, address: &Address, protocol: u32) {
+        if let Some(member) = self.members.get_mut(address) {
+            member.nacre = Some(protocol);
+        }
+    }
+
     /// Another call was answered with `X-Nacre-State: starting`.
     pub fn heard_starting(&mut self, address: &Address, now: Millis) {
         let rules = self.rules();

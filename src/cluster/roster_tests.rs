@@ -581,6 +581,16 @@ mod standing {
     }
 
     #[test]
+    fn one_that_has_loaded_knows_who_is_nacre_before_it_serves() {
+        let mut roster = Roster::new(at(OWN), settings());
+        roster.relist(&[at(OWN), at(B), at(C)], Millis(0));
+        roster.shown_nacre(&at(B), 1);
+        roster.answered(&at(B), Millis(1));
+        let view = roster.view();
+        assert!(view.peer(&at(B)).is_some_and(Peer::is_nacre_at_work) && view.is_all_nacre());
+    }
+
+    #[test]
     fn one_that_leaves_tells_it_at_once() {
         let mut roster = damped();
         roster.set_standing(Standing::Leaving, Millis(100));
