@@ -59,7 +59,12 @@ const UNSEEN: Showing = Showing { since: NEVER, went: 0, version: 0 };
 #[derive(Debug)]
 struct Watched {
     serves: bool,
+    /// When its process began, or it ceased to serve.
     started: At,
+    /// When it began to serve.
+    begun: At,
+    /// Since when it calls itself an owner; [`NEVER`] while it doesn't.
+    owns: At,
     showings: Vec<Showing>,
     lists: Vec<Vec<Seen>>,
     /// Who owns each service, as it sees it.
@@ -117,6 +122,8 @@ impl Judge {
         let watched = || Watched {
             serves: false,
             started: 0,
+            begun: 0,
+            owns: NEVER,
             showings: vec![UNSEEN; fleet.specs.len()],
             lists: vec![Vec::new(); fleet.services.len()],
             owners: vec![None; fleet.services.len()],
@@ -160,7 +167,7 @@ impl Judge {
         watched.lists.iter_mut().for_each(Vec::clear);
         watched.owners.fill(None);
         watched.ring.clear();
-        watched.members.clear();
+        watched.owns = NEVER;
         for instance in 0..self.gone.len() {
             self.note_gone(scene, instance);
         }
@@ -199,6 +206,8 @@ impl Judge {
                 *known = new;
             }
         }
+        let owns = ring.contains(&node);
+        watched.owns = if owns { watched.owns.min(now) } else { NEVER };
         watched.ring = ring;
     }
 
@@ -215,8 +224,10 @@ impl Judge {
         }
         self.watched[node].serves = serves;
         if !serves {
-            return;
+            // As good as gone: what it shows later it has learnt anew.
+            return self.process(scene, node);
         }
+        self.watched[node].begun = scene.now;
         for service in 0..scene.fleet.services.len() {
             let mut seen = Vec::new();
             list(service, &mut seen);
@@ -287,7 +298,7 @@ impl Judge {
             if went > fact.last_birth {
                 let text = format!("{node} shows {instance} again, gone since {went}, {will:?}");
                 self.accuse(scene.now, "risen", Some(service), text);
-            } else if gone != NEVER && gone > fact.last_birth {
+            } else if gone != NEVER && gone > fact.last_birth && self.watched[node].begun < scene.now {
                 let text = format!("{node} shows {instance}, which nobody showed since {gone}, {will:?}");
                 self.accuse(scene.now, "risen", Some(service), text);
             }
@@ -382,6 +393,7 @@ impl Judge {
                 Will::Unsure | Will::Dead => self.look_for_dead(scene, instance),
             }
         }
+        self.look_at_beginners(scene);
         self.look_at_rings(scene);
         if scene.now >= self.healed + 10 * SECOND {
             self.look_for_differences(scene);
@@ -424,6 +436,7 @@ impl Judge {
                 let other = &self.watched[*owner];
                 other.owners[service] == Some(*owner)
                     && now > since(other.showings[instance].since)
+                    && other.showings[instance].version >= fact.first_version
                     && now > since(scene.reach.clear(node, *owner))
                     && now > since(watched.members_since)
                     && now > since(other.members_since)
@@ -486,6 +499,29 @@ impl Judge {
         }
     }
 
+    /// A node that has just begun to serve may have missed what others are about to tell it; not for long.
+    fn look_at_beginners(&mut self, scene: Scene<'_>) {
+        let now = scene.now;
+        for node in 0..self.watched.len() {
+            let (begun, serves) = (self.watched[node].begun, scene.reach.serving(node) != NEVER);
+            if !serves || now < begun + SECOND / 2 || now >= begun + SECOND {
+                continue;
+            }
+            for instance in 0..scene.fleet.specs.len() {
+                let (fact, service) = (&scene.truth.facts[instance], scene.fleet.specs[instance].service);
+                let shown = |other: NodeId| self.watched[other].showings[instance].since;
+                let nobody_else = (0..self.watched.len()).all(|other| other == node || shown(other) == NEVER);
+                let hears = |other: NodeId| other != node && scene.reach.clear(node, other) <= begun;
+                let known = (0..self.watched.len()).any(hears);
+                if fact.is_unwanted() && shown(node) == begun && nobody_else && known && fact.since < begun {
+                    let text =
+                        format!("{node} has begun to show {instance}, {:?}, which nobody shows", fact.will);
+                    return self.accuse(now, "risen", Some(service), text);
+                }
+            }
+        }
+    }
+
     fn look_at_rings(&mut self, scene: Scene<'_>) {
         let now = scene.now;
         let since = |at: At, span: At| now > at.saturating_add(span * SECOND);
@@ -500,7 +536,7 @@ impl Judge {
                 let text = format!("{node} runs since {awake} and doesn't serve");
                 return self.accuse(now, "idle", None, text);
             }
-            if !since(scene.reach.serving(node), 12) {
+            if !since(scene.reach.serving(node).max(watched.owns), 12) {
                 continue;
             }
             for other in (0..self.watched.len()).filter(|&other| other != node) {
