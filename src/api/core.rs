@@ -24,7 +24,8 @@ use crate::{
         Address, Peers, Standing,
         document::{self, ReportError},
         member::PROTOCOL,
-        peer::{PEER_HEADER, STATE_HEADER},
+        peer::PEER_HEADER,
+        peer_error::STATE_HEADER,
     },
     config::LookupType,
 };

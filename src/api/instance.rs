@@ -196,6 +196,7 @@ pub fn deregister(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
         api.registry.deregister(named.place(), key, api.clock.now())?;
         return Ok(Pending::Done(Reply::OK));
     }
+    api.cp.check_alone()?;
     if api.registry.get(named.place()).is_none() {
         // Not by way of the registry: what somebody registers in this moment must go through the store, or stay.
         return Ok(Pending::Done(Reply::OK));

@@ -11,10 +11,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Address, MemberReport, document, member::VERSION};
+use super::{Address, MemberReport, PeerError, document, member::VERSION, peer_error::refusal};
 use crate::{
     base::{
-        client::{CallError, Client, ClientSettings},
+        client::{Client, ClientSettings},
         json,
     },
     config::Settings,
@@ -22,8 +22,6 @@ use crate::{
 
 /// Says that a Nacre node calls; the value is the number of the protocol among them.
 pub const PEER_HEADER: HeaderName = HeaderName::from_static("x-nacre-peer");
-/// What a node says of its own state in an answer: `starting`.
-pub const STATE_HEADER: HeaderName = HeaderName::from_static("x-nacre-state");
 /// The agent of a member, as others recognise it.
 pub const USER_AGENT: HeaderValue = HeaderValue::from_static("Nacos-Server:v1.4.8");
 
@@ -33,8 +31,6 @@ const MAX_PLAIN: usize = 64 << 10;
 const MAX_SNAPSHOT: usize = 1 << 30;
 /// Limit of the two calls to members whose version isn't known.
 const LEGACY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Letters of a refusal that are kept.
-const MOST_LETTERS: usize = 200;
 
 /// Characters that Java leaves as they are in a query.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
@@ -45,67 +41,13 @@ const SOURCE_HEADER: HeaderName = HeaderName::from_static("request-source");
 /// What the reference appends to a query.
 const READ_AS_SENT: &str = "encoding=UTF-8&nofix=1";
 
-/// Why a call came to nothing, by what it asks of the caller.
-#[derive(Debug, thiserror::Error)]
-pub enum PeerError {
-    /// Nobody is there: the member is DOWN at once.
-    #[error("the member is gone")]
-    Gone(#[source] CallError),
-    /// No answer in time: try again; a failure of the member.
-    #[error("the member gave no answer in time")]
-    Silent,
-    /// It says that its data aren't loaded yet: ask later; says nothing bad of it.
-    #[error("the member is starting")]
-    Starting,
-    /// It doesn't know this call (404, 501): an older version, or one that isn't ready; changes nothing.
-    #[error("the member doesn't know this call ({0})")]
-    Unknown(StatusCode),
-    /// It doesn't take this node for a member (403): an operator has to see to it.
-    #[error("the member doesn't take this node for one: {0}")]
-    Forbidden(String),
-    /// It says no in another way: try again; a failure of the member.
-    #[error("the member answered {0}: {1}")]
-    Refused(StatusCode, String),
-    /// What came can't be what was asked for: try again; a failure of the member.
-    #[error("the member's answer can't be used")]
-    Malformed(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// This node can't call (no files or ports left, a name that isn't found): says nothing of the member.
-    #[error("this node can't call the member")]
-    Impossible(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// What a failed call says about the member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evidence {
-    /// Nobody is there: DOWN at once.
-    Gone,
-    /// It fails: SUSPICIOUS, DOWN when that repeats.
-    Failing,
-    /// Nothing that would change its state.
-    None,
-}
-
-impl PeerError {
-    /// What to conclude about the member.
-    #[must_use]
-    pub fn evidence(&self) -> Evidence {
-        match self {
-            Self::Gone(_) => Evidence::Gone,
-            Self::Silent | Self::Forbidden(_) | Self::Refused(..) | Self::Malformed(_) => Evidence::Failing,
-            Self::Starting | Self::Unknown(_) | Self::Impossible(_) => Evidence::None,
-        }
-    }
-}
-
-impl From<CallError> for PeerError {
-    fn from(error: CallError) -> Self {
-        match error {
-            CallError::Refused(_) | CallError::Closed => Self::Gone(error),
-            CallError::TimedOut => Self::Silent,
-            CallError::Broken(_) | CallError::TooLarge => Self::Malformed(error.into()),
-            CallError::Impossible(error) => Self::Impossible(error),
-        }
-    }
+/// All data of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllData {
+    /// A map of keys and data.
+    pub json: Bytes,
+    /// The number of its protocol, where it has shown that it is Nacre.
+    pub nacre: Option<u32>,
 }
 
 /// What a member says to a report.
@@ -252,9 +194,11 @@ impl Peers {
     ///
     /// # Errors
     /// See [`PeerError`].
-    pub async fn all_data(&self, to: &Address) -> Result<Bytes, PeerError> {
+    pub async fn all_data(&self, to: &Address) -> Result<AllData, PeerError> {
         let call = self.get(&format!("/v1/ns/distro/datums?{READ_AS_SENT}"));
-        self.send(to, call, self.0.limits.load, MAX_SNAPSHOT.max(self.0.limits.max_data)).await
+        let max_answer = MAX_SNAPSHOT.max(self.0.limits.max_data);
+        let answer = self.send_whole(to, call, self.0.limits.load, max_answer).await?;
+        Ok(AllData { nacre: protocol_of(answer.headers()), json: answer.into_body() })
     }
 
     /// Tells a 1.x member the checksums of the services of a namespace that this node owns, health included. Where its
@@ -434,20 +378,6 @@ fn headers(own: &Address, settings: &Settings) -> HeaderMap {
         headers.insert(name, value);
     }
     headers
-}
-
-/// What an answer that isn't good says.
-fn refusal(answer: &Response<Bytes>) -> Option<PeerError> {
-    if answer.headers().get(&STATE_HEADER).is_some_and(|state| state == "starting") {
-        return Some(PeerError::Starting);
-    }
-    let text = || String::from_utf8_lossy(answer.body()).chars().take(MOST_LETTERS).collect();
-    match answer.status() {
-        StatusCode::OK | StatusCode::NOT_MODIFIED => None,
-        status @ (StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED) => Some(PeerError::Unknown(status)),
-        StatusCode::FORBIDDEN => Some(PeerError::Forbidden(text())),
-        status => Some(PeerError::Refused(status, text())),
-    }
 }
 
 fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, PeerError> {

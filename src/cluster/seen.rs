@@ -91,6 +91,11 @@ impl Seen {
         self.set(MemberState::Down, why);
     }
 
+    /// Nothing came from it since it was listed. It may be one of 1.x, and owns nothing until it shows itself.
+    pub fn is_unheard_of(&self) -> bool {
+        self.state == MemberState::Down && self.report.is_none() && self.knows_us.is_none()
+    }
+
     pub fn mark(&self) -> Option<&NacreMark> {
         self.report.as_ref()?.nacre.as_ref()
     }

@@ -119,9 +119,10 @@ impl View {
         found.ok().map(|index| &self.peers[index])
     }
 
-    /// Whether every listed member has shown that it is Nacre.
+    /// Whether every listed member has shown that it is Nacre, but for those that are down: they do nothing that the others
+    /// would have to mind.
     #[must_use]
     pub fn is_all_nacre(&self) -> bool {
-        self.peers.iter().all(|peer| peer.nacre.is_some())
+        self.peers.iter().all(|peer| peer.nacre.is_some() || peer.state == MemberState::Down)
     }
 }

@@ -107,11 +107,19 @@ impl Handle {
         Ok(Self { writer, applied, alone: true })
     }
 
-    /// The same for a node with members, which don't hear of persistent data yet: what would change them is refused
-    /// ([`WriteError::Members`]) rather than accepted here alone.
+    /// The same for a node with members, which don't hear of persistent data yet: every change of them is refused
+    /// ([`WriteError::Members`]) rather than accepted here alone, also one that finds nothing to change here.
     #[must_use]
     pub fn among_members(self) -> Self {
         Self { alone: false, ..self }
+    }
+
+    /// Whether persistent data may be changed at all.
+    ///
+    /// # Errors
+    /// [`WriteError::Members`].
+    pub fn check_alone(&self) -> Result<(), WriteError> {
+        if self.alone { Ok(()) } else { Err(WriteError::Members) }
     }
 
     /// Lets `decide` say what changes, when all earlier changes within `scope` are applied; ready when its changes
@@ -134,7 +142,7 @@ impl Handle {
         let (applied, alone) = (self.applied.clone(), self.alone);
         self.writer.submit(scope, move || {
             let (changes, answer) = decide(&applied)?;
-            if !alone && !changes.is_empty() {
+            if !alone {
                 return Err(WriteError::Members.into());
             }
             let records = changes.iter().flat_map(Change::records).collect();

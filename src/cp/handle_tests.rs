@@ -137,7 +137,7 @@ async fn a_service_that_was_found_empty_too_late_stays_and_is_stored_again() {
 }
 
 #[tokio::test]
-async fn a_node_with_members_changes_nothing_persistent_and_answers_what_changes_nothing() {
+async fn a_node_with_members_changes_nothing_persistent_and_says_what_is_wrong_with_a_change_first() {
     let disk = FaultyDisk::new(7);
     let node = start(&disk);
     node.register("DEFAULT", 1.0).await.unwrap();
@@ -146,7 +146,10 @@ async fn a_node_with_members_changes_nothing_persistent_and_answers_what_changes
     assert!(matches!(node.register("DEFAULT", 2.0).await, Err(WriteError::Members)));
     let namespace = Namespace { id: "n".into(), name: "n".into(), description: String::new(), place: 0 };
     assert!(matches!(node.change(Change::Namespace(namespace)).await, Err(WriteError::Members)));
-    let looked = node.handle.submit(Scope::Everything, |_: &Applied| Ok::<_, WriteError>((Vec::new(), 7)));
-    assert_eq!(looked.await.ok(), Some(7));
+    let nothing = node.handle.submit(Scope::Everything, |_: &Applied| Ok::<_, WriteError>((Vec::new(), ())));
+    assert!(matches!(nothing.await, Err(WriteError::Members)));
+    let wrong = |_: &Applied| Err::<(Vec<Change>, ()), _>(WriteError::Stopped);
+    assert!(matches!(node.handle.submit(Scope::Everything, wrong).await, Err(WriteError::Stopped)));
+    assert!(node.handle.check_alone().is_err());
     assert_eq!(node.shown(), before);
 }

@@ -14,10 +14,13 @@ use super::{
     load::{Load, Loaded},
     mapper::{self, Owner},
     outbox::{Item, Outbox, Pace, Sent},
-    verify::{Buckets, Page, hash, mix},
+    verify::{Buckets, Page},
 };
 use crate::{
-    base::clock::Millis,
+    base::{
+        clock::Millis,
+        hash::{fnv, mix},
+    },
     cluster::{Address, Peer, Standing, View},
 };
 
@@ -109,6 +112,8 @@ pub enum Answer<K> {
     Verified {
         /// Tells one run of the peer from another.
         boot: u64,
+        /// It doesn't know all that was said of silence before.
+        missed: bool,
         /// The peer's buckets where the roots differ.
         buckets: Option<Buckets>,
     },
@@ -216,6 +221,9 @@ impl<D: Data> Core<D> {
         match view.standing {
             Standing::Starting | Standing::Comparing => match &mut self.load {
                 Some(load) => load.relist(addresses(), now),
+                None if view.standing == Standing::Comparing => {
+                    self.load = Some(Load::after_standstill(addresses(), now));
+                }
                 None => self.load = Some(Load::new(addresses(), now)),
             },
             Standing::Removed | Standing::Alone => {
@@ -333,7 +341,7 @@ impl<D: Data> Core<D> {
     pub fn answered(&mut self, id: u64, answer: Answer<D::Key>, data: &D, now: Millis) -> Vec<Action<D>> {
         let mut actions = Vec::new();
         let Some((peer, call)) = self.calls.remove(&id) else { return actions };
-        let (pace, dice) = (self.pace(), mix(hash(self.view.own.as_str().bytes()) ^ id));
+        let (pace, dice) = (self.pace(), mix(fnv(self.view.own.as_str().bytes()) ^ id));
         if let UnderWay::Load = call {
             let outcome = if let Answer::Load(outcome) = answer { outcome } else { Loaded::Failed };
             if let Some(load) = &mut self.load {
@@ -345,9 +353,9 @@ impl<D: Data> Core<D> {
         match (call, answer) {
             (UnderWay::Push, Answer::Push(outcome)) => line.outbox.sent(outcome, now, pace, dice),
             (UnderWay::Push, _) => line.outbox.sent(Sent::Failed, now, pace, dice),
-            (UnderWay::Verify, Answer::Verified { boot, buckets }) => {
+            (UnderWay::Verify, Answer::Verified { boot, missed, buckets }) => {
                 line.verifying = false;
-                if line.boot.replace(boot) != Some(boot) {
+                if line.boot.replace(boot) != Some(boot) || missed {
                     line.told.clear();
                 }
                 if let Some(theirs) = buckets {
@@ -405,16 +413,15 @@ impl<D: Data> Core<D> {
 
     fn go_on_loading(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
         let Some(load) = &mut self.load else { return };
+        let asked = load.take(now);
         if load.is_complete(now) {
             let loaded_from = load.merged().cloned().collect();
             self.load = None;
             actions.push(Action::Ready { loaded_from });
             return;
         }
-        for address in load.take(now) {
-            let call = self.call(&address, Call::Load);
-            actions.push(call);
-        }
+        let calls = asked.into_iter().map(|address| self.call(&address, Call::Load));
+        actions.extend(calls);
     }
 
     fn push(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {

@@ -18,7 +18,7 @@ impl Data for Numbers {
     }
 
     fn hash(key: &u32) -> u64 {
-        mix(hash(key.to_be_bytes().into_iter()))
+        mix(fnv(key.to_be_bytes()))
     }
 
     fn each(&self, each: &mut dyn FnMut(&u32, u64)) {
@@ -152,7 +152,12 @@ fn a_comparison_goes_from_root_to_keys_and_ends_in_a_push_of_the_whole() {
     let mut theirs = data.clone();
     theirs.0.remove(&42);
     let buckets = Some(Buckets::of(&theirs, &|_| true));
-    let actions = core.answered(id(&actions, 0), Answer::Verified { boot: 1, buckets }, &data, Millis(5_001));
+    let actions = core.answered(
+        id(&actions, 0),
+        Answer::Verified { boot: 1, missed: false, buckets },
+        &data,
+        Millis(5_001),
+    );
     let page = said(&actions);
     assert!(
         page.len() == 1 && page[0].starts_with("10.0.0.2:8848 keys") && page[0].contains("42"),
@@ -171,7 +176,7 @@ fn a_peer_that_runs_anew_or_whose_answer_is_lost_is_told_everything_again() {
         core.answered(id(&actions, 0), answer, &data, now);
         said(&actions)[0].replace("10.0.0.2:8848 verify ", "")
     };
-    let same = |boot| Answer::Verified { boot, buckets: None };
+    let same = |boot| Answer::Verified { boot, missed: false, buckets: None };
     let told: Vec<String> = [same(1), same(1), same(1), same(2), Answer::Failed, same(2), same(2)]
         .into_iter()
         .map(&mut round)

@@ -34,7 +34,7 @@ impl<'de> Deserialize<'de> for Named {
 }
 
 /// 64 bits as hexadecimal digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hex(pub u64);
 
 impl Serialize for Hex {
@@ -71,9 +71,16 @@ impl Silent {
 /// Instances by service.
 pub type Silences = Vec<(Named, Vec<Silent>)>;
 
-/// What an owner says of the silence of its instances: those that aren't named, and weren't before, are in time.
+/// What an owner says of the silence of its instances: those that aren't named, and weren't before, are in time, if what
+/// was said before is still known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beats {
+    /// All that are late are named; what was said before is of no account.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub anew: bool,
+    /// Of all that are late now, named or not: who knows others has missed something.
+    #[serde(default)]
+    pub lates: Hex,
     /// Those that became late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late: Silences,
@@ -99,6 +106,9 @@ pub struct Verify {
 pub struct Verified {
     /// Tells one run of the answering node from another.
     pub boot: Hex,
+    /// It doesn't know all that was said of silence before: to be said anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub missed: bool,
     /// Its own digests of what the owner owns, where they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buckets: Option<Vec<Hex>>,
@@ -115,9 +125,9 @@ impl Verified {
 
     /// An answer.
     #[must_use]
-    pub fn new(boot: u64, buckets: Option<&Buckets>) -> Self {
+    pub fn new(boot: u64, missed: bool, buckets: Option<&Buckets>) -> Self {
         let buckets = buckets.map(|buckets| buckets.0.iter().map(|digest| Hex(*digest)).collect());
-        Self { boot: Hex(boot), buckets }
+        Self { boot: Hex(boot), missed, buckets }
     }
 }
 
@@ -184,9 +194,9 @@ mod tests {
         let verify = Verify {
             source: "10.0.0.1:8848".into(),
             root: Hex(255),
-            beats: Beats { late: silent(), back: Vec::new() },
+            beats: Beats { lates: Hex(31), late: silent(), ..Beats::default() },
         };
-        let text = r#"{"source":"10.0.0.1:8848","root":"ff","late":[["public##G@@s",[["10.0.0.1",80,"DEFAULT",12000]]]]}"#;
+        let text = r#"{"source":"10.0.0.1:8848","root":"ff","lates":"1f","late":[["public##G@@s",[["10.0.0.1",80,"DEFAULT",12000]]]]}"#;
         assert_eq!(serde_json::to_string(&verify).unwrap(), text);
         assert_eq!(serde_json::from_str::<Verify>(text).unwrap(), verify);
         let keys = r#"{"source":"a","buckets":[7,3],"keys":[["public##G@@s","1f"]],"later":1}"#;
@@ -202,7 +212,7 @@ mod tests {
     fn buckets_come_back_and_a_wrong_count_is_none() {
         let mut buckets = Buckets(Box::new([0; BUCKETS]));
         buckets.0[3] = u64::MAX;
-        let text = serde_json::to_string(&Verified::new(1 << 63, Some(&buckets))).unwrap();
+        let text = serde_json::to_string(&Verified::new(1 << 63, false, Some(&buckets))).unwrap();
         let read: Verified = serde_json::from_str(&text).unwrap();
         assert_eq!((read.boot, read.buckets()), (Hex(1 << 63), Some(buckets)));
         let short: Verified = serde_json::from_str(r#"{"boot":"1","buckets":["0"]}"#).unwrap();

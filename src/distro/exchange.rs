@@ -91,7 +91,12 @@ impl Exchange {
 
     async fn load(&self, to: &Address) -> Loaded {
         let outcome = match self.peers.all_data(to).await {
-            Ok(body) => self.take_all(to, &body).map_err(ExchangeError::from),
+            Ok(all) => {
+                if let Some(protocol) = all.nacre {
+                    self.distro.0.cluster.shown_nacre(to, protocol);
+                }
+                self.take_all(to, &all.json).map_err(ExchangeError::from)
+            }
             Err(error) => Err(error.into()),
         };
         match outcome {
@@ -197,7 +202,7 @@ impl Exchange {
     ) -> Result<Answer<ServiceKey>, ExchangeError> {
         let asked = Verify { source: self.own().to_owned(), root, beats };
         let verified: Verified = read(&self.peers.verify(to, body(&asked)).await?)?;
-        Ok(Answer::Verified { boot: verified.boot.0, buckets: verified.buckets() })
+        Ok(Answer::Verified { boot: verified.boot.0, missed: verified.missed, buckets: verified.buckets() })
     }
 
     async fn keys(&self, to: &Address, asked: Keys) -> Result<Answer<ServiceKey>, ExchangeError> {

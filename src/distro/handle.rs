@@ -157,10 +157,10 @@ impl Distro {
     pub fn verify(&self, asked: &Verify) -> Verified {
         let (view, source) = (self.0.cluster.view(), Address::new(&asked.source));
         let of_source = |key: &ServiceKey| is_of(&view, key, &source);
-        silence::hear(&self.0.lists.0, &asked.beats, &of_source, self.0.clock.now());
+        let heard = silence::hear(&self.0.lists.0, &asked.beats, &of_source, self.0.clock.now());
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
-        Verified::new(self.0.boot, differ.then_some(&buckets))
+        Verified::new(self.0.boot, !heard, differ.then_some(&buckets))
     }
 
     /// An owner compares the keys of some buckets. What it lacks is sent to it.

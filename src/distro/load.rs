@@ -9,6 +9,12 @@ use crate::{base::clock::Millis, cluster::Address};
 
 /// How long a peer may be silent before a node that has loaded from nobody goes on without it, in milliseconds.
 const SILENCE_MS: u64 = 10_000;
+/// The same where it has loaded from another, and for a peer that is asked once more.
+const PATIENCE_MS: u64 = 3_000;
+/// Data that were loaded longer ago are loaded once more before the node serves, in milliseconds.
+const FRESH_MS: u64 = 500;
+/// How long a node compares at least after it stood still, in milliseconds: until what lay in its sockets has been read.
+const LEAST_COMPARING_MS: u64 = 1_000;
 /// Pause between two tries at one peer, in milliseconds.
 const RETRY_MS: u64 = 500;
 
@@ -32,38 +38,56 @@ struct Asked {
     last: Option<Loaded>,
     under_way: bool,
     next: Millis,
+    /// When it was last asked.
+    asked: Millis,
 }
 
 /// A load that lasts until enough peers have answered.
 #[derive(Debug)]
 pub struct Load {
     began: Millis,
+    not_before: Millis,
     peers: BTreeMap<Address, Asked>,
+    /// Since when peers are asked once more for what they heard meanwhile.
+    again: Option<Millis>,
 }
 
 impl Load {
     /// A load from `peers` that begins now.
     #[must_use]
     pub fn new(peers: impl Iterator<Item = Address>, now: Millis) -> Self {
-        let mut load = Self { began: now, peers: BTreeMap::new() };
+        let mut load = Self { began: now, not_before: now, peers: BTreeMap::new(), again: None };
         load.relist(peers, now);
         load
+    }
+
+    /// The same of a node that stood still.
+    #[must_use]
+    pub fn after_standstill(peers: impl Iterator<Item = Address>, now: Millis) -> Self {
+        Self { not_before: now.plus(LEAST_COMPARING_MS), ..Self::new(peers, now) }
     }
 
     /// Goes on with these peers: new ones are asked, those that are gone aren't waited for.
     pub fn relist(&mut self, peers: impl Iterator<Item = Address>, now: Millis) {
         let before = std::mem::take(&mut self.peers);
         let asked = |address: &Address| before.get(address).copied();
-        let fresh = Asked { last: None, under_way: false, next: now };
+        let fresh = Asked { last: None, under_way: false, next: now, asked: now };
         self.peers = peers.map(|address| (address.clone(), asked(&address).unwrap_or(fresh))).collect();
     }
 
     /// Whom to ask now.
     pub fn take(&mut self, now: Millis) -> Vec<Address> {
-        let due = |asked: &Asked| !asked.under_way && asked.last != Some(Loaded::Merged) && asked.next <= now;
+        let again = self.again.is_none() && now >= self.not_before && self.has_enough(now);
+        if again {
+            self.again = Some(now);
+        }
+        let due = |asked: &Asked| match asked.last {
+            Some(Loaded::Merged) => again && now.since(asked.asked) > FRESH_MS,
+            _ => asked.next <= now,
+        };
         let mut addresses = Vec::new();
-        for (address, asked) in self.peers.iter_mut().filter(|(_, asked)| due(asked)) {
-            asked.under_way = true;
+        for (address, asked) in self.peers.iter_mut().filter(|(_, asked)| !asked.under_way && due(asked)) {
+            (asked.under_way, asked.asked) = (true, now);
             addresses.push(address.clone());
         }
         addresses
@@ -72,19 +96,31 @@ impl Load {
     /// Notes how an attempt ended.
     pub fn answered(&mut self, address: &Address, outcome: Loaded, now: Millis) {
         if let Some(asked) = self.peers.get_mut(address) {
-            *asked = Asked { last: Some(outcome), under_way: false, next: now.plus(RETRY_MS) };
+            // Who doesn't answer once more has given its data before.
+            let last = asked.last.filter(|last| *last == Loaded::Merged).unwrap_or(outcome);
+            *asked = Asked { last: Some(last), under_way: false, next: now.plus(RETRY_MS), ..*asked };
         }
     }
 
-    /// Whether the node has what it can get.
-    ///
-    /// With the data of one peer: when every other has answered, or its try has failed. Without: when all are starting as
-    /// this node is, or have been silent for ten seconds; those that don't know it must come to know it.
+    /// Whether the node has what it can get, and has it fresh: what was loaded long before is asked for once more, since
+    /// nobody sends changes to a node that loads.
     #[must_use]
     pub fn is_complete(&self, now: Millis) -> bool {
+        let Some(again) = self.again else { return self.peers.is_empty() && now >= self.not_before };
+        let waits = now.since(again) < PATIENCE_MS;
+        let asked_again = |asked: &Asked| asked.last == Some(Loaded::Merged) && asked.under_way;
+        self.has_enough(now) && !(waits && self.peers.values().any(asked_again))
+    }
+
+    /// Whether enough peers have answered.
+    ///
+    /// With the data of one peer: when every other has answered, its try has failed, or it has been silent for three seconds.
+    /// Without: when all are starting as this node is, or have been silent for ten seconds; those that don't know it must
+    /// come to know it.
+    fn has_enough(&self, now: Millis) -> bool {
         let mut states = self.peers.values().map(|asked| asked.last);
         if states.clone().any(|last| last == Some(Loaded::Merged)) {
-            return states.all(|last| last.is_some());
+            return now.since(self.began) >= PATIENCE_MS || states.all(|last| last.is_some());
         }
         let silent = now.since(self.began) >= SILENCE_MS;
         states.all(|last| match last {
@@ -105,8 +141,10 @@ impl Load {
     pub fn next(&self, now: Millis) -> Option<Millis> {
         let tries =
             self.peers.values().filter(|asked| !asked.under_way && asked.last != Some(Loaded::Merged));
-        let silence = Some(self.began.plus(SILENCE_MS)).filter(|end| *end > now);
-        tries.map(|asked| asked.next).chain(silence).min()
+        let ends = [SILENCE_MS, PATIENCE_MS].map(|ms| self.began.plus(ms));
+        let again = self.again.map(|again| again.plus(PATIENCE_MS));
+        let ends = ends.into_iter().chain(again).chain([self.not_before]).filter(|end| *end > now);
+        tries.map(|asked| asked.next).chain(ends).min()
     }
 }
 
@@ -124,16 +162,51 @@ mod tests {
         load
     }
 
+    /// Whether it is complete when it is driven.
+    fn is_done(load: &mut Load, now: u64) -> bool {
+        load.take(Millis(now));
+        load.is_complete(Millis(now))
+    }
+
     #[test]
     fn a_node_with_one_peer_s_data_waits_for_the_first_word_of_each_other() {
         let mut load = load(3);
         load.answered(&address(1), Loaded::Merged, Millis(1_001));
-        assert!(!load.is_complete(Millis(1_001)));
+        assert!(!is_done(&mut load, 1_001));
         load.answered(&address(2), Loaded::Refused, Millis(1_001));
-        assert!(!load.is_complete(Millis(99_000)));
-        load.answered(&address(3), Loaded::Failed, Millis(4_000));
-        assert!(load.is_complete(Millis(4_000)));
+        assert!(!is_done(&mut load, 1_400));
+        load.answered(&address(3), Loaded::Failed, Millis(1_450));
+        assert!(is_done(&mut load, 1_450));
         assert_eq!(load.merged().count(), 1);
+    }
+
+    #[test]
+    fn one_that_hangs_is_not_waited_for_and_the_others_are_asked_for_what_they_heard_meanwhile() {
+        let mut load = load(3);
+        load.answered(&address(1), Loaded::Merged, Millis(1_001));
+        load.answered(&address(2), Loaded::Merged, Millis(1_001));
+        assert!(!is_done(&mut load, 3_999));
+        assert_eq!(load.take(Millis(4_000)), [address(1), address(2)]);
+        load.answered(&address(1), Loaded::Merged, Millis(4_001));
+        assert!(!is_done(&mut load, 4_001));
+        assert_eq!(load.next(Millis(4_001)), Some(Millis(7_000)));
+        load.answered(&address(2), Loaded::Failed, Millis(4_002));
+        assert!(is_done(&mut load, 4_002));
+        assert_eq!(load.merged().count(), 2);
+    }
+
+    #[test]
+    fn a_node_that_stood_still_compares_for_a_second() {
+        let mut load = Load::after_standstill((1..=2).map(address), Millis(1_000));
+        assert_eq!(load.take(Millis(1_000)).len(), 2);
+        load.answered(&address(1), Loaded::Merged, Millis(1_001));
+        load.answered(&address(2), Loaded::Refused, Millis(1_001));
+        assert!(!is_done(&mut load, 1_999));
+        load.answered(&address(2), Loaded::Refused, Millis(1_999));
+        assert_eq!(load.next(Millis(1_999)), Some(Millis(2_000)));
+        assert_eq!(load.take(Millis(2_000)), [address(1)]);
+        load.answered(&address(1), Loaded::Merged, Millis(2_001));
+        assert!(is_done(&mut load, 2_001));
     }
 
     #[test]
@@ -145,19 +218,19 @@ mod tests {
         assert_eq!(load.take(Millis(1_500)), []);
         assert_eq!(load.take(Millis(1_501)), [address(1), address(2)]);
         load.answered(&address(2), Loaded::Starting, Millis(1_502));
-        assert!(load.is_complete(Millis(1_502)), "what was said before counts while it is asked again");
+        assert!(is_done(&mut load, 1_502), "what was said before counts while it is asked again");
     }
 
     #[test]
     fn silence_ends_the_waiting_but_not_for_those_that_do_not_know_the_node() {
         let mut load = load(2);
         load.answered(&address(1), Loaded::Refused, Millis(1_001));
-        assert!(!load.is_complete(Millis(10_999)) && load.is_complete(Millis(11_000)));
+        assert!(!is_done(&mut load, 10_999) && is_done(&mut load, 11_000));
         load.answered(&address(1), Loaded::Unknown, Millis(12_000));
-        assert!(!load.is_complete(Millis(99_000)));
+        assert!(!is_done(&mut load, 99_000));
         load.answered(&address(1), Loaded::Merged, Millis(99_000));
         load.answered(&address(2), Loaded::Unknown, Millis(99_000));
-        assert!(load.is_complete(Millis(99_000)));
+        assert!(is_done(&mut load, 99_000));
     }
 
     #[test]
@@ -165,10 +238,11 @@ mod tests {
         let mut load = load(2);
         load.answered(&address(1), Loaded::Merged, Millis(1_001));
         load.relist([address(1)].into_iter(), Millis(1_002));
-        assert!(load.is_complete(Millis(1_002)));
         load.relist([address(1), address(3)].into_iter(), Millis(1_003));
-        assert!(!load.is_complete(Millis(1_003)));
         assert_eq!(load.take(Millis(1_003)), [address(3)]);
-        assert!(Load::new(std::iter::empty(), Millis(0)).is_complete(Millis(0)), "nobody to load from");
+        assert!(!is_done(&mut load, 1_003));
+        load.relist([address(1)].into_iter(), Millis(1_004));
+        assert!(is_done(&mut load, 1_004));
+        assert!(is_done(&mut Load::new(std::iter::empty(), Millis(0)), 0), "nobody to load from");
     }
 }

@@ -2,17 +2,20 @@
 //!
 //! Pure but for the cells of the instances. A beat goes to the owner alone, and a copy that takes over must know about
 //! how old the last one is: those that the owner doesn't call late are in time. Only news are told, so that nothing is
-//! said of a thousand instances that are all in time, or all late for hours.
+//! said of a thousand instances that are all in time, or all late for hours. That a copy knows all that was said before is
+//! found out by a digest of all that are late: without it those who aren't named would be taken for living.
 
 use std::sync::Arc;
 
 use super::{
     data::Told,
     documents::{Beats, Named, Silences, Silent},
-    verify::{hash, mix},
 };
 use crate::{
-    base::clock::Millis,
+    base::{
+        clock::Millis,
+        hash::{fnv, mix},
+    },
     model::{Instance, Registry, Service, ServiceKey},
 };
 
@@ -24,7 +27,8 @@ pub const IN_TIME_MS: u64 = LATE_MS + 3_000;
 /// Which of the services that `owned` says have instances that became late, or came back, since `told` was said.
 #[must_use]
 pub fn news(registry: &Registry, owned: &dyn Fn(&ServiceKey) -> bool, told: &mut Told, now: Millis) -> Beats {
-    let (mut beats, mut still) = (Beats::default(), Told::with_capacity(told.len()));
+    let (mut beats, mut still) =
+        (Beats { anew: told.is_empty(), ..Beats::default() }, Told::with_capacity(told.len()));
     registry.for_each(|service| {
         if !owned(&service.key) {
             return;
@@ -34,7 +38,11 @@ pub fn news(registry: &Registry, owned: &dyn Fn(&ServiceKey) -> bool, told: &mut
         for instance in &state.ephemeral {
             let age_ms = now.since(instance.last_beat());
             let (is_late, id) = (age_ms > LATE_MS, id(service, instance));
-            if is_late && still.insert(id) && !told.contains(&id) {
+            if is_late {
+                beats.lates.0 = beats.lates.0.wrapping_add(id);
+                still.insert(id);
+            }
+            if is_late && !told.contains(&id) {
                 late.push(Silent::new(&instance.key(), age_ms));
             } else if !is_late && told.contains(&id) {
                 back.push(Silent::new(&instance.key(), age_ms));
@@ -60,11 +68,19 @@ fn id(service: &Service, instance: &Instance) -> u64 {
         key.cluster.as_bytes(),
     ];
     let bytes = parts.into_iter().flat_map(|part| part.iter().copied().chain([0xff]));
-    mix(hash(bytes.chain(key.port.to_be_bytes()).chain(instance.stamp().to_be_bytes())))
+    mix(fnv(bytes.chain(key.port.to_be_bytes()).chain(instance.stamp().to_be_bytes())))
 }
 
-/// Takes what the owner of the services that `of_owner` says tells of their silence.
-pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -> bool, now: Millis) {
+/// Takes what the owner of the services that `of_owner` says tells of their silence. Tells whether it knows all now that
+/// was said before; if not, nobody is taken for living, and it should be said anew.
+pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -> bool, now: Millis) -> bool {
+    if beats.anew {
+        registry.for_each(|service| {
+            if of_owner(&service.key) {
+                forget_late(service);
+            }
+        });
+    }
     each(registry, &beats.late, |service, silent| {
         if let Some(instance) = service.state().ephemeral.get(&silent.key()) {
             instance.set_late(true);
@@ -76,14 +92,28 @@ pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -
             instance.set_late(false);
         }
     });
-    let in_time = now.minus(IN_TIME_MS);
-    registry.for_each(|service| {
-        if of_owner(&service.key) {
-            for instance in service.state().ephemeral.iter().filter(|instance| !instance.is_late()) {
-                instance.hear_beat(in_time);
+    let (in_time, mut lates) = (now.minus(IN_TIME_MS), 0_u64);
+    let each_of_owner = |each: &mut dyn FnMut(&Service, &Instance)| {
+        registry.for_each(|service| {
+            if of_owner(&service.key) {
+                service.state().ephemeral.iter().for_each(|instance| each(service, instance));
             }
+        });
+    };
+    each_of_owner(&mut |service, instance| {
+        if instance.is_late() {
+            lates = lates.wrapping_add(id(service, instance));
         }
     });
+    if lates != beats.lates.0 {
+        return false;
+    }
+    each_of_owner(&mut |_, instance| {
+        if !instance.is_late() {
+            instance.hear_beat(in_time);
+        }
+    });
+    true
 }
 
 /// Forgets who was called late by a former owner of this service: the new one says it anew.
@@ -184,24 +214,41 @@ mod tests {
         let all = |_: &ServiceKey| true;
         let mut tell = |now: Millis| {
             let beats = news(&owner, &all, &mut told, now);
-            hear(&copy, &beats, &all, now);
-            (named(&beats.late).len(), named(&beats.back).len())
+            let heard = hear(&copy, &beats, &all, now);
+            (named(&beats.late).len(), named(&beats.back).len(), heard)
         };
         beat(&owner, "a", START.plus(8_000));
-        assert_eq!(tell(START.plus(10_000)), (0, 0));
+        assert_eq!(tell(START.plus(10_000)), (0, 0, true));
         assert_eq!(ages(&copy, START.plus(10_000)), [10_000, 10_000]);
-        assert_eq!(tell(START.plus(15_000)), (1, 0), "b is late");
+        assert_eq!(tell(START.plus(15_000)), (1, 0, true), "b is late");
         assert_eq!(ages(&copy, START.plus(15_000)), [13_000, 15_000]);
         beat(&owner, "a", START.plus(18_000));
-        assert_eq!(tell(START.plus(20_000)), (0, 0), "b still is");
+        assert_eq!(tell(START.plus(20_000)), (0, 0, true), "b still is");
         assert_eq!(ages(&copy, START.plus(20_000)), [13_000, 20_000]);
         beat(&owner, "b", START.plus(24_000));
-        assert_eq!(tell(START.plus(25_000)), (0, 1));
+        assert_eq!(tell(START.plus(25_000)), (0, 1, true));
         assert_eq!(ages(&copy, START.plus(25_000)), [13_000, 13_000]);
         beat(&owner, "a", START.plus(60_000));
-        assert_eq!(tell(START.plus(60_000)), (1, 0));
+        assert_eq!(tell(START.plus(60_000)), (1, 0, true));
         owner.register(PLACE, &Description::new("b", 80, "DEFAULT"), START.plus(60_000)).unwrap();
-        assert_eq!(tell(START.plus(75_000)), (2, 0), "what was registered anew is told anew");
+        assert_eq!(tell(START.plus(75_000)), (2, 0, false), "what was registered anew is told anew");
+    }
+
+    #[test]
+    fn who_has_missed_something_takes_nobody_for_living_until_it_is_said_anew() {
+        let (owner, copy, mut told) = (node(&["a", "b"]), node(&["a", "b"]), Told::default());
+        let all = |_: &ServiceKey| true;
+        let tell = |now: Millis, told: &mut Told| hear(&copy, &news(&owner, &all, told, now), &all, now);
+        beat(&owner, "a", START.plus(12_000));
+        assert!(tell(START.plus(15_000), &mut told));
+        // As when the owner seems to be another one for a moment.
+        forget_late(&copy.get(PLACE).unwrap());
+        beat(&owner, "a", START.plus(17_000));
+        assert!(!tell(START.plus(20_000), &mut told));
+        assert_eq!(ages(&copy, START.plus(20_000)), [18_000, 20_000], "as known before");
+        told.clear();
+        assert!(tell(START.plus(25_000), &mut told));
+        assert_eq!(ages(&copy, START.plus(25_000)), [13_000, 25_000]);
     }
 
     #[test]

@@ -89,6 +89,18 @@ impl Changes {
         Some(service)
     }
 
+    /// [`Changes::next_changed`] without waiting.
+    pub fn try_next_changed(&self) -> Option<Arc<Service>> {
+        let service = self.changed.waiting.lock().pop_front()?;
+        service.announced.store(false, Ordering::Release);
+        Some(service)
+    }
+
+    /// [`Changes::next_made`] without waiting.
+    pub fn try_next_made(&self) -> Option<Arc<Service>> {
+        self.made.waiting.lock().pop_front()
+    }
+
     /// The next new service; waits for one. One caller at a time.
     pub async fn next_made(&self) -> Arc<Service> {
         self.made.take().await

@@ -20,6 +20,9 @@ use super::{
 };
 use crate::base::clock::Millis;
 
+/// Of an age below this nobody but the owner can tell whether it is that, in milliseconds; tombstones last much longer.
+const ROUGHLY_MS: u64 = 20_000;
+
 /// What merging did.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Merged {
@@ -86,9 +89,12 @@ impl Registry {
         }
     }
 
-    /// Whether it would only be taken to be removed for its silence.
+    /// Whether it would only be taken to be removed for its silence. Who tells of it may know its last beat but roughly, as
+    /// copies do, so one with short time-outs is given what everybody can tell.
     fn is_too_old(&self, instance: &Instance, now: Millis) -> bool {
-        instance.is_overdue(now) && self.expires.load(Atomic::Relaxed)
+        instance.is_overdue(now)
+            && now.since(instance.last_beat()) > ROUGHLY_MS
+            && self.expires.load(Atomic::Relaxed)
     }
 
     /// Takes the list of a 1.x member, which knows no stamps; makes the service where needed.
@@ -111,9 +117,9 @@ impl Registry {
             let written = self.write(&service, now, |draft| {
                 let mut taking = Taking { registry: self, draft, now, replaced: Replaced::default() };
                 if owner_here {
-                    taking.take_additions(list)
+                    taking.take_additions(list);
                 } else {
-                    taking.take_all(list)
+                    taking.take_all(list);
                 }
                 taking.replaced.changed = taking.draft.touched.list();
                 taking.replaced

@@ -8,10 +8,12 @@
 //! Writers go through [`registry::Registry`]; each write publishes a new [`service::State`] and reports a change.
 //! Readers take the state of a service without a lock and see one revision. Nothing here does I/O or asks the time.
 
+mod aging;
 pub mod change;
 pub mod checksum;
 pub mod cluster;
 mod counted_ids;
+mod draft;
 pub mod entry;
 pub mod gone;
 pub mod health_checker;

@@ -207,7 +207,7 @@ impl Registry {
     }
 
     /// Likewise for what has no stamps: persistent instances and definitions.
-    fn write_unstamped<T>(
+    pub(super) fn write_unstamped<T>(
         &self,
         service: &Arc<Service>,
         change: impl FnOnce(&mut Draft) -> T,
@@ -215,14 +215,14 @@ impl Registry {
         self.write(service, Millis(0), change)
     }
 
-    fn report(&self, service: &Arc<Service>, touched: Touched) {
+    pub(super) fn report(&self, service: &Arc<Service>, touched: Touched) {
         if touched.list() {
             self.changes.changed(service);
         }
         self.report_to_peers(service, touched);
     }
 
-    fn report_to_peers(&self, service: &Arc<Service>, touched: Touched) {
+    pub(super) fn report_to_peers(&self, service: &Arc<Service>, touched: Touched) {
         if self.shared && touched.local {
             self.changes.local(service);
         }
@@ -331,105 +331,6 @@ impl Registry {
         let _ = self.write_unstamped(&service, |draft| {
             draft.touched.instances = draft.persistent.remove(&key).is_some();
         });
-    }
-
-    /// Sets the health of instances: `decide` gives the wanted health of each, or nothing to leave it.
-    ///
-    /// Tells how many have another health now.
-    pub fn set_health(
-        &self,
-        service: &Arc<Service>,
-        now: Millis,
-        decide: impl Fn(&Instance) -> Option<bool>,
-    ) -> u64 {
-        let written = service.set_health(self.moment(now), false, decide);
-        let Ok((changed, touched)) = written else { return 0 };
-        self.report(service, touched);
-        changed
-    }
-
-    /// The same where no list shows a difference, so that only peers are told.
-    pub fn set_health_unseen(
-        &self,
-        service: &Arc<Service>,
-        now: Millis,
-        decide: impl Fn(&Instance) -> Option<bool>,
-    ) -> u64 {
-        let written = service.set_health(self.moment(now), false, decide);
-        let Ok((changed, touched)) = written else { return 0 };
-        self.report_to_peers(service, touched);
-        changed
-    }
-
-    /// The same with what a 1.x peer found, which tells the others itself.
-    pub fn take_health(
-        &self,
-        service: &Arc<Service>,
-        now: Millis,
-        decide: impl Fn(&Instance) -> Option<bool>,
-    ) -> u64 {
-        let written = service.set_health(self.moment(now), true, decide);
-        let Ok((changed, touched)) = written else { return 0 };
-        self.report(service, touched);
-        changed
-    }
-
-    /// Sets the health of the ephemeral instance with this key, if it is there; O(log n).
-    pub fn set_health_of(&self, service: &Arc<Service>, key: &InstanceKey<'_>, healthy: bool, now: Millis) {
-        if let Ok(touched) = service.set_health_of(self.moment(now), key, healthy) {
-            self.report(service, touched);
-        }
-    }
-
-    /// Removes those of `gone` that are still there and of which `agrees` still holds: a beat may have come meanwhile.
-    ///
-    /// Tells how many went.
-    pub fn remove_silent(
-        &self,
-        service: &Arc<Service>,
-        gone: &[Arc<Instance>],
-        now: Millis,
-        agrees: impl Fn(&Instance) -> bool,
-    ) -> u64 {
-        let removed = self.write(service, now, |draft| {
-            let mut removed = 0;
-            for instance in gone {
-                let current = draft.ephemeral().get(&instance.key()).filter(|current| agrees(current));
-                if let Some(last_beat) = current.map(|current| current.last_beat()) {
-                    draft.remove(&instance.key(), Cause::Silent { last_beat });
-                    removed += 1;
-                }
-            }
-            removed
-        });
-        removed.unwrap_or(0)
-    }
-
-    /// Forgets all ephemeral instances and tombstones without a word to anybody: the node was none of those who share the
-    /// data for a while, and learns them anew before it serves again.
-    pub fn forget_ephemeral(&self) {
-        self.for_each(|service| {
-            // A service that is removed meanwhile has none.
-            let _ = self.write_unstamped(service, |draft| {
-                (draft.ephemeral, draft.gone) = Default::default();
-                draft.touched.stamps = true;
-            });
-        });
-    }
-
-    /// Forgets the tombstones of instances that went before `before`, and of the rest the oldest until no more than
-    /// `at_most` are left. Tells how many it forgot.
-    pub fn prune_gone(&self, service: &Arc<Service>, before: Millis, at_most: usize) -> usize {
-        let state = service.state();
-        if state.gone.len() <= at_most && state.gone.iter().all(|gone| gone.at >= before) {
-            return 0;
-        }
-        let pruned = self.write_unstamped(service, |draft| {
-            let forgotten = draft.gone.prune(before, at_most);
-            draft.touched.stamps |= forgotten > 0;
-            forgotten
-        });
-        pruned.unwrap_or(0)
     }
 
     /// Puts a whole list in the place of the ephemeral instances; makes the service where needed.

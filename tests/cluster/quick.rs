@@ -1,0 +1,183 @@
+//! What three nodes do for their clients, and for each other, within seconds.
+
+use std::{
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+use crate::support::{
+    cluster::{Cluster, Place},
+    fleet::Fleet,
+    http::Ask,
+    lists::{all_list, instance, listed, services},
+    truth::Truth,
+};
+
+const THREE: [Place; 3] = [0, 1, 2];
+/// For what is new to be everywhere.
+const SOON: Duration = Duration::from_secs(2);
+/// For a change of the ring to be noticed by all.
+const NOTICED: Duration = Duration::from_secs(10);
+#[tokio::test]
+async fn three_nodes_agree_within_two_seconds_and_share_what_is_registered() {
+    let mut cluster = Cluster::new(3, &[]);
+    cluster.list_everywhere(&THREE);
+    for place in THREE {
+        cluster.start(place).await;
+    }
+    cluster.agreed(&THREE, SOON).await;
+    let services = services("shared");
+    for (number, service) in services.iter().enumerate() {
+        cluster.ok(number % 3, "POST", &instance(service, "10.0.0.1")).await;
+    }
+    cluster.until("listed by all", SOON, async || all_list(&cluster, &services, 1).await).await;
+    for (number, service) in services.iter().enumerate() {
+        cluster.ok((number + 1) % 3, "DELETE", &instance(service, "10.0.0.1")).await;
+    }
+    cluster.until("gone from all", SOON, async || all_list(&cluster, &services, 0).await).await;
+}
+
+#[tokio::test]
+async fn after_the_kill_of_an_owner_no_client_of_another_node_sees_an_error() {
+    let mut cluster = Cluster::started(3, &[]).await;
+    let truth = Arc::new(Mutex::new(Truth::new(12, 3)));
+    let at = THREE.map(|place| cluster.at(place)).to_vec();
+    let fleet = Fleet::new(cluster.http.clone(), at, truth);
+    fleet.spread_over(&[0, 1]);
+    fleet.join(12, 50).await;
+    let before = fleet.calls().done.load(std::sync::atomic::Ordering::Relaxed);
+    cluster.kill(2);
+    cluster.agreed(&[0, 1], NOTICED).await;
+    sleep(Duration::from_secs(5)).await; // each client has beaten once more
+    fleet.stop().await;
+    let (failed, calls) =
+        (fleet.calls().failed.lock(), fleet.calls().done.load(std::sync::atomic::Ordering::Relaxed));
+    assert!(calls > before + 500, "{calls} calls");
+    assert!(failed.is_empty(), "{} of {calls}: {:#?}", failed.len(), failed.first());
+}
+
+#[tokio::test]
+async fn a_node_that_starts_again_has_all_data_before_it_serves() {
+    let mut cluster = Cluster::started(3, &[]).await;
+    let services = services("kept");
+    for service in &services {
+        for ip in 1..=5 {
+            cluster.ok(0, "POST", &instance(service, &format!("10.0.0.{ip}"))).await;
+        }
+    }
+    cluster.until("listed by all", SOON, async || all_list(&cluster, &services, 5).await).await;
+    cluster.kill(2);
+    cluster.start(2).await;
+    let (mut unserved, mut served) = (0, 0);
+    let start = Instant::now();
+    while served < 100 {
+        assert!(start.elapsed() < Duration::from_secs(20), "{unserved} refused, {served} served");
+        for service in &services {
+            match listed(&cluster, 2, service).await {
+                None => unserved += 1,
+                Some(count) => {
+                    served += 1;
+                    assert_eq!(count, 5, "{service} after {unserved} refused and {served} served");
+                }
+            }
+        }
+    }
+    cluster.agreed(&THREE, NOTICED).await;
+}
+
+#[tokio::test]
+async fn peer_entries_refuse_strangers() {
+    let cluster = Cluster::started(3, &[]).await;
+    let (stranger, member): (IpAddr, IpAddr) = ("127.0.60.250".parse().unwrap(), cluster.at(1).ip());
+    let report = format!(r#"{{"ip":"{0}","port":{1},"address":"{0}:{1}"}}"#, member, cluster.at(1).port());
+    let entries = [
+        ("PUT", "/nacos/v1/ns/distro/datum", r#"{"a":{}}"#),
+        ("GET", "/nacos/v1/ns/distro/datum", r#"{"keys":"a"}"#),
+        ("PUT", "/nacos/v1/ns/distro/checksum?source=127.0.60.250:1", "{}"),
+        ("GET", "/nacos/v1/ns/distro/datums", ""),
+        ("POST", "/nacos/v1/ns/service/status", "{}"),
+        ("POST", "/nacos/v1/core/cluster/report", &report),
+        ("POST", "/nacos/v1/core/cluster/server/leave", "[]"),
+        ("PUT", "/nacre/peer/verify", "{}"),
+        ("PUT", "/nacre/peer/keys", "{}"),
+    ];
+    for (method, target, body) in entries {
+        for (from, is_refused) in [(stranger, true), (member, false)] {
+            let json =
+                [("content-type", "application/json;charset=UTF-8"), ("user-agent", "Nacos-Server:v1.4.8")];
+            let ask = Ask::new(method, target).with(&json, body.to_owned()).from(from);
+            let answer = cluster.http.ask(cluster.at(0), ask).await.unwrap();
+            let told = format!("{method} {target} from {from}: {} {}", answer.status, answer.text());
+            assert_eq!(answer.status == 403, is_refused, "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn persistent_data_is_refused_in_a_cluster() {
+    let cluster = Cluster::started(3, &[]).await;
+    let writes = [
+        ("POST", "/v1/ns/instance?serviceName=kept&ip=10.0.0.1&port=80&ephemeral=false"),
+        ("DELETE", "/v1/ns/instance?serviceName=kept&ip=10.0.0.1&port=80&ephemeral=false"),
+        ("POST", "/v1/ns/service?serviceName=made&protectThreshold=0.5"),
+        ("PUT", "/v1/ns/operator/switches?entry=distroThreshold&value=0.5"),
+        ("POST", "/v1/console/namespaces?customNamespaceId=a&namespaceName=A&namespaceDesc=a"),
+    ];
+    for (method, path) in writes {
+        for place in THREE {
+            let answer = cluster.ask(place, method, path).await.expect("an answer within 3 s");
+            assert_eq!(answer.status, 503, "{method} {path}: {}", answer.text());
+        }
+    }
+    assert_eq!(listed(&cluster, 0, "kept").await, Some(0));
+    cluster.ok(0, "PUT", "/v1/ns/operator/switches?entry=distroThreshold&value=0.5&debug=true").await;
+}
+
+#[tokio::test]
+async fn a_broken_list_keeps_the_old_one_and_a_removed_node_takes_no_writes() {
+    let cluster = Cluster::started(3, &[]).await;
+    cluster.node(0).write_cluster_conf("127.0.60.1:abc\nhttp://nonsense\n");
+    let said = async || {
+        cluster.node(0).stderr().lines().any(|line| line.contains("WARN") && line.contains("cluster.conf"))
+    };
+    cluster.until("told", SOON + SOON, said).await;
+    cluster.agreed(&THREE, Duration::from_secs(1)).await;
+    let services = services("removed");
+    cluster.ok(2, "POST", &instance(&services[0], "10.0.0.1")).await;
+    cluster.list_everywhere(&[0, 1]);
+    let refuses = async || {
+        for service in &services {
+            let answer = cluster.ask(2, "POST", &instance(service, "10.0.0.2")).await;
+            if answer.is_ok_and(|answer| answer.status != 503) {
+                return false;
+            }
+        }
+        true
+    };
+    cluster.until("refused", SOON + SOON, refuses).await;
+    cluster.agreed(&[0, 1], NOTICED).await;
+    for (number, service) in services.iter().enumerate() {
+        cluster.ok(number % 2, "POST", &instance(service, "10.0.0.3")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_told_to_stop_leaves_in_order() {
+    let mut cluster = Cluster::started(3, &[]).await;
+    let services = services("left");
+    for service in &services {
+        cluster.ok(2, "POST", &instance(service, "10.0.0.1")).await;
+    }
+    // At once: what it has just taken must be with the others before it goes.
+    cluster.stop(2).await;
+    assert!(all_list(&cluster, &services, 1).await);
+    cluster.agreed(&[0, 1], SOON).await;
+    for (number, service) in services.iter().enumerate() {
+        cluster.ok(number % 2, "POST", &instance(service, "10.0.0.2")).await;
+    }
+    cluster.until("listed by all", SOON, async || all_list(&cluster, &services, 2).await).await;
+}

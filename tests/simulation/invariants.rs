@@ -1,0 +1,616 @@
+//! What must hold, always: the judge sees every list of every node after each event that may have changed it.
+//!
+//! Terms. A node *shows* an instance while it serves and its list holds it. Two nodes *hear* each other while both serve
+//! and calls pass in both directions. An instance *beats for* a node while its client wants it, and has had beats
+//! acknowledged without a longer gap than [`longest_gap`](super::truth::longest_gap), by nodes that the node hears.
+//!
+//! - `missing`: what a node shows and what beats for it stays shown.
+//! - `incomplete start`: a node that begins to serve shows what a node has shown that it heard since its start.
+//! - `late`: 2 s after its registration every node shows it; during faults, a node that has heard the owner for 10 s
+//!   shows what the owner has shown for 10 s.
+//! - `overdue`: what is dead isn't shown 10 s after its delete time-out (40 s as clients are by default), or 25 s after
+//!   its owner changed, whichever is later; 35 s where the owner before was of 1.x.
+//! - `still there`: what was deregistered isn't shown 2 s later, 10 s during faults.
+//! - `risen`: what a node showed no more, and what no node showed any more, isn't shown again without a word of its client.
+//! - `older`: a version that a node shows is never followed by an older one.
+//! - `unhealthy`: what beats for a node isn't shown unhealthy.
+//! - `unequal`: 10 s after healing all nodes show the same, and what is true; what is dead and past its delete time-out
+//!   doesn't count.
+//! - `stranger`: no call to who isn't listed.
+//! - `unbounded`: what is kept besides instances has a bound.
+//! - `ring`: who can't be reached is no owner after 12 s; who can is one after 10 s.
+//! - `idle`: a node that runs serves after 20 s.
+//! - `refused`: with no fault for 15 s no client is refused.
+
+use super::{
+    coverage::Coverage,
+    faults::Plan,
+    reach::Reach,
+    seam::{At, Fleet, NEVER, NodeId, SECOND, Seen, Sizes, Spec},
+    truth::{Truth, Will},
+};
+
+/// A promise that was broken.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// When.
+    pub at: At,
+    /// Which.
+    pub promise: &'static str,
+    /// About which service.
+    pub service: Option<usize>,
+    /// What is wrong.
+    pub text: String,
+}
+
+/// How one node has shown one instance in this life of its process.
+#[derive(Clone, Copy, Debug)]
+struct Showing {
+    /// Shown since then; [`NEVER`] while it isn't.
+    since: At,
+    /// When it was last seen going; 0 if never.
+    went: At,
+    version: u32,
+}
+
+const UNSEEN: Showing = Showing { since: NEVER, went: 0, version: 0 };
+
+/// What the judge knows of a node.
+#[derive(Debug)]
+struct Watched {
+    serves: bool,
+    started: At,
+    showings: Vec<Showing>,
+    lists: Vec<Vec<Seen>>,
+    /// Who owns each service, as it sees it.
+    owners: Vec<Option<NodeId>>,
+    ring: Vec<NodeId>,
+    members: Vec<NodeId>,
+    members_since: At,
+}
+
+/// What the judge is told with every question.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    /// The world's time.
+    pub now: At,
+    /// All services and instances.
+    pub fleet: &'a Fleet,
+    /// What is true.
+    pub truth: &'a Truth,
+    /// Who hears whom.
+    pub reach: &'a Reach,
+}
+
+/// Watches all promises of one run.
+#[derive(Debug)]
+pub struct Judge {
+    watched: Vec<Watched>,
+    legacy: Vec<bool>,
+    /// When the owner of a service last changed in any node's eyes.
+    owner_changed: Vec<At>,
+    /// When it last changed from one of 1.x.
+    legacy_changed: Vec<At>,
+    /// Since when no node shows an unwanted instance; [`NEVER`] while one does.
+    gone: Vec<At>,
+    /// From when until when faults last.
+    troubles: Vec<(At, At)>,
+    /// When all faults have ended for good.
+    healed: At,
+    unequal_since: Vec<At>,
+    members: Vec<NodeId>,
+    /// The first that was found.
+    pub verdict: Option<Violation>,
+    /// Counts.
+    pub coverage: Coverage,
+}
+
+/// Without a fault for this long the world is calm.
+pub const CALM: At = 15 * SECOND;
+/// How long a member list takes to be read everywhere.
+pub const LIST_DELAY: At = 2 * SECOND;
+
+impl Judge {
+    /// A judge of a run as planned, in which faults last from when until when `troubles` says.
+    pub fn new(plan: &Plan, fleet: &Fleet, troubles: Vec<(At, At)>) -> Self {
+        let nodes = plan.nodes;
+        let watched = || Watched {
+            serves: false,
+            started: 0,
+            showings: vec![UNSEEN; fleet.specs.len()],
+            lists: vec![Vec::new(); fleet.services.len()],
+            owners: vec![None; fleet.services.len()],
+            ring: Vec::new(),
+            members: Vec::new(),
+            members_since: 0,
+        };
+        Self {
+            watched: (0..nodes).map(|_| watched()).collect(),
+            legacy: (0..nodes).map(|node| plan.legacy.contains(&node)).collect(),
+            owner_changed: vec![0; fleet.services.len()],
+            legacy_changed: vec![0; fleet.services.len()],
+            gone: vec![NEVER; fleet.specs.len()],
+            troubles,
+            healed: plan.healed,
+            unequal_since: vec![NEVER; fleet.services.len()],
+            members: Vec::new(),
+            verdict: None,
+            coverage: Coverage::default(),
+        }
+    }
+
+    /// Says that a promise is broken; the first one counts.
+    pub fn accuse(&mut self, now: At, promise: &'static str, service: Option<usize>, text: String) {
+        if self.verdict.is_none() {
+            self.verdict = Some(Violation { at: now, promise, service, text });
+        }
+    }
+
+    /// The list that all nodes are about to read.
+    pub fn listed(&mut self, members: &[NodeId]) {
+        self.members = members.to_vec();
+    }
+
+    /// A process was started, or is gone.
+    pub fn process(&mut self, scene: Scene<'_>, node: NodeId) {
+        let watched = &mut self.watched[node];
+        watched.started = scene.now;
+        watched.serves = false;
+        watched.showings.fill(UNSEEN);
+        watched.lists.iter_mut().for_each(Vec::clear);
+        watched.owners.fill(None);
+        watched.ring.clear();
+        watched.members.clear();
+        for instance in 0..self.gone.len() {
+            self.note_gone(scene, instance);
+        }
+    }
+
+    /// A node has read this list.
+    pub fn has_read(&mut self, now: At, node: NodeId, members: &[NodeId]) {
+        let watched = &mut self.watched[node];
+        watched.members = members.to_vec();
+        watched.members_since = now;
+    }
+
+    /// A node makes a call.
+    pub fn calls(&mut self, now: At, from: NodeId, to: NodeId, what: impl FnOnce() -> String) {
+        if !self.watched[from].members.contains(&to) {
+            self.accuse(now, "stranger", None, format!("{from} calls {to}, which isn't listed: {}", what()));
+        }
+    }
+
+    /// A node's view is another one.
+    pub fn views(
+        &mut self,
+        now: At,
+        node: NodeId,
+        ring: Vec<NodeId>,
+        owner: impl Fn(usize) -> Option<NodeId>,
+    ) {
+        let watched = &mut self.watched[node];
+        for (service, known) in watched.owners.iter_mut().enumerate() {
+            let new = owner(service);
+            if *known != new {
+                self.owner_changed[service] = now;
+                if known.is_some_and(|known| self.legacy[known]) {
+                    self.legacy_changed[service] = now;
+                }
+                *known = new;
+            }
+        }
+        watched.ring = ring;
+    }
+
+    /// A node serves from now on, or no more.
+    pub fn serves(
+        &mut self,
+        scene: Scene<'_>,
+        node: NodeId,
+        serves: bool,
+        list: impl Fn(usize, &mut Vec<Seen>),
+    ) {
+        if self.watched[node].serves == serves {
+            return;
+        }
+        self.watched[node].serves = serves;
+        if !serves {
+            return;
+        }
+        for service in 0..scene.fleet.services.len() {
+            let mut seen = Vec::new();
+            list(service, &mut seen);
+            self.shows(scene, node, service, &seen);
+        }
+        for instance in 0..scene.fleet.specs.len() {
+            self.check_start(scene, node, instance);
+        }
+    }
+
+    /// What a node has begun with.
+    fn check_start(&mut self, scene: Scene<'_>, node: NodeId, instance: usize) {
+        let fact = &scene.truth.facts[instance];
+        let started = self.watched[node].started;
+        if fact.will != Will::Wanted || self.watched[node].showings[instance].since != NEVER {
+            return;
+        }
+        let is_witness = |witness: &NodeId| {
+            *witness != node
+                && self.watched[*witness].showings[instance].since < started.saturating_sub(SECOND)
+                && scene.reach.serving(*witness) < started.saturating_sub(SECOND)
+                && scene.reach.links_clear(node, *witness) < started
+                && self.members.contains(witness)
+        };
+        let Some(witness) = (0..self.watched.len()).find(is_witness) else { return };
+        let service = scene.fleet.specs[instance].service;
+        let text = format!("{node} begins to serve without {instance}, which {witness} shows");
+        self.accuse(scene.now, "incomplete start", Some(service), text);
+    }
+
+    /// The list of a service on a node may be another one.
+    pub fn shows(&mut self, scene: Scene<'_>, node: NodeId, service: usize, list: &[Seen]) {
+        if !self.watched[node].serves {
+            return;
+        }
+        let before = std::mem::replace(&mut self.watched[node].lists[service], list.to_vec());
+        let (mut old, mut new) = (before.iter().peekable(), list.iter().peekable());
+        loop {
+            match (old.peek(), new.peek()) {
+                (None, None) => return,
+                (Some(was), Some(is)) if was.instance == is.instance => {
+                    self.changes(scene, node, service, **was, **is);
+                    old.next();
+                    new.next();
+                }
+                (Some(was), is) if is.is_none_or(|is| was.instance < is.instance) => {
+                    self.goes(scene, node, service, was.instance);
+                    old.next();
+                }
+                (_, Some(is)) => {
+                    self.comes(scene, node, service, **is);
+                    new.next();
+                }
+                (Some(_), None) => unreachable!("taken by the arm above"),
+            }
+        }
+    }
+
+    fn comes(&mut self, scene: Scene<'_>, node: NodeId, service: usize, is: Seen) {
+        let (fact, showing) =
+            (&scene.truth.facts[is.instance], &mut self.watched[node].showings[is.instance]);
+        let went = showing.went;
+        let before = std::mem::replace(&mut showing.version, is.version);
+        showing.since = scene.now;
+        let gone = std::mem::replace(&mut self.gone[is.instance], NEVER);
+        if fact.is_unwanted() {
+            let (instance, will) = (is.instance, fact.will);
+            if went > fact.last_birth {
+                let text = format!("{node} shows {instance} again, gone since {went}, {will:?}");
+                self.accuse(scene.now, "risen", Some(service), text);
+            } else if gone != NEVER && gone > fact.last_birth {
+                let text = format!("{node} shows {instance}, which nobody showed since {gone}, {will:?}");
+                self.accuse(scene.now, "risen", Some(service), text);
+            }
+        } else if is.version < before && fact.will == Will::Wanted {
+            self.accuse_older(scene, node, service, before, is);
+        }
+    }
+
+    fn goes(&mut self, scene: Scene<'_>, node: NodeId, service: usize, instance: usize) {
+        let showing = &mut self.watched[node].showings[instance];
+        showing.since = NEVER;
+        showing.went = scene.now;
+        let version = showing.version;
+        self.note_gone(scene, instance);
+        let (fact, spec) = (&scene.truth.facts[instance], &scene.fleet.specs[instance]);
+        // What it showed was of a former life, or nobody can tell its silence in time.
+        if version < fact.first_version || self.is_too_brisk(scene, spec) {
+            return;
+        }
+        let span = spec.delete_ms * 1_000;
+        let hears = |via| scene.reach.passable(node, via) <= scene.now.saturating_sub(span);
+        if fact.has_beaten(spec, span, scene.now, hears) {
+            let last = fact.acks.back().copied();
+            let text = format!("{node} shows {instance} no more, which beats, last {last:?}");
+            self.accuse(scene.now, "missing", Some(service), text);
+        }
+    }
+
+    fn changes(&mut self, scene: Scene<'_>, node: NodeId, service: usize, was: Seen, is: Seen) {
+        let fact = &scene.truth.facts[is.instance];
+        self.watched[node].showings[is.instance].version = is.version;
+        if is.version < was.version && fact.will == Will::Wanted {
+            self.accuse_older(scene, node, service, was.version, is);
+        }
+        if was.healthy && !is.healthy {
+            let spec = &scene.fleet.specs[is.instance];
+            if was.version < fact.first_version || self.is_too_brisk(scene, spec) {
+                return;
+            }
+            let span = spec.unhealthy_ms * 1_000;
+            let hears = |via| scene.reach.passable(node, via) <= scene.now.saturating_sub(span);
+            let last = fact.acks.back().copied();
+            if 2 * spec.interval_ms < spec.unhealthy_ms && fact.has_beaten(spec, span, scene.now, hears) {
+                let text = format!("{node} shows {} as unhealthy, which beats, last {last:?}", is.instance);
+                self.accuse(scene.now, "unhealthy", Some(service), text);
+            }
+        }
+    }
+
+    /// Members hear of beats that don't come to them every five seconds only: where they disagree about the owner, they
+    /// can't judge one whose time-outs are as short.
+    fn is_too_brisk(&self, scene: Scene<'_>, spec: &Spec) -> bool {
+        spec.unhealthy_ms <= 10_000 && self.owner_changed[spec.service] + 20 * SECOND > scene.now
+            || spec.unhealthy_ms <= 10_000 && self.disagrees(scene, spec.service)
+    }
+
+    /// Whether two nodes that serve take others for the owner of a service.
+    fn disagrees(&self, scene: Scene<'_>, service: usize) -> bool {
+        let serving = (0..self.watched.len()).filter(|node| scene.reach.serving(*node) != NEVER);
+        let mut owners = serving.map(|node| self.watched[node].owners[service]);
+        let first = owners.next();
+        owners.any(|owner| Some(owner) != first)
+    }
+
+    fn accuse_older(&mut self, scene: Scene<'_>, node: NodeId, service: usize, before: u32, is: Seen) {
+        let text = format!("{node} showed version {before} of {}, and shows {} now", is.instance, is.version);
+        self.accuse(scene.now, "older", Some(service), text);
+    }
+
+    fn is_shown(&self, instance: usize) -> bool {
+        self.watched.iter().any(|watched| watched.showings[instance].since != NEVER)
+    }
+
+    fn note_gone(&mut self, scene: Scene<'_>, instance: usize) {
+        if self.is_shown(instance) {
+            self.gone[instance] = NEVER;
+        } else if self.gone[instance] == NEVER {
+            self.gone[instance] = scene.now;
+        }
+    }
+
+    /// Looks at all that time alone can break; now and then.
+    pub fn look(&mut self, scene: Scene<'_>) {
+        for instance in 0..scene.fleet.specs.len() {
+            match scene.truth.facts[instance].will {
+                Will::Unborn | Will::Leaving => {}
+                Will::Wanted => self.look_for_late(scene, instance),
+                Will::Left(at, by) => {
+                    self.look_for_left(scene, instance, at, by);
+                    self.look_for_dead(scene, instance);
+                }
+                Will::Unsure | Will::Dead => self.look_for_dead(scene, instance),
+            }
+        }
+        self.look_at_rings(scene);
+        if scene.now >= self.healed + 10 * SECOND {
+            self.look_for_differences(scene);
+        }
+    }
+
+    /// Since when no fault has been under way; [`NEVER`] while one is.
+    fn undisturbed_since(&self, now: At) -> At {
+        let begun = self.troubles.iter().filter(|(start, _)| *start <= now);
+        begun.fold(0, |since, (_, end)| if *end >= now { NEVER } else { since.max(*end) })
+    }
+
+    fn calm_since(&self, now: At) -> At {
+        let since = self.undisturbed_since(now).saturating_add(CALM);
+        if since <= now { since } else { NEVER }
+    }
+
+    fn look_for_late(&mut self, scene: Scene<'_>, instance: usize) {
+        let (fact, spec, now) = (&scene.truth.facts[instance], &scene.fleet.specs[instance], scene.now);
+        let service = spec.service;
+        if fact.born == NEVER || !fact.has_beaten(spec, 10 * SECOND, now, |_| true) {
+            return;
+        }
+        let calm = self.calm_since(now);
+        for node in 0..self.watched.len() {
+            let watched = &self.watched[node];
+            if watched.showings[instance].since != NEVER
+                || scene.reach.serving(node) == NEVER
+                || !self.members.contains(&node)
+            {
+                continue;
+            }
+            if calm <= fact.born && now > fact.born + 2 * SECOND {
+                let text =
+                    format!("{node} doesn't show {instance}, registered {} us ago in calm", now - fact.born);
+                return self.accuse(now, "late", Some(service), text);
+            }
+            let since = |at: At| at.saturating_add(10 * SECOND);
+            let is_known = |owner: &NodeId| {
+                let other = &self.watched[*owner];
+                other.owners[service] == Some(*owner)
+                    && now > since(other.showings[instance].since)
+                    && now > since(scene.reach.clear(node, *owner))
+                    && now > since(watched.members_since)
+                    && now > since(other.members_since)
+                    && watched.members.contains(owner)
+                    && other.members.contains(&node)
+            };
+            if let Some(owner) = (0..self.watched.len()).find(is_known) {
+                let text = format!("{node} doesn't show {instance}, which its owner {owner} shows");
+                return self.accuse(now, "late", Some(service), text);
+            }
+        }
+    }
+
+    fn look_for_left(&mut self, scene: Scene<'_>, instance: usize, left: At, by: NodeId) {
+        let (now, service) = (scene.now, scene.fleet.specs[instance].service);
+        let calm = self.calm_since(now);
+        for node in 0..self.watched.len() {
+            let watched = &self.watched[node];
+            if watched.showings[instance].since == NEVER || !self.members.contains(&node) {
+                continue;
+            }
+            let limit = if calm <= left { 2 * SECOND } else { 10 * SECOND };
+            // Who applied it may have forgotten it since.
+            if self.watched[by].started > left {
+                return;
+            }
+            let heard = scene.reach.clear(node, by).max(watched.members_since).max(left);
+            if now > heard.saturating_add(limit) && self.watched[by].members.contains(&node) {
+                let text = format!("{node} shows {instance}, deregistered at {left} by {by}");
+                return self.accuse(now, "still there", Some(service), text);
+            }
+        }
+    }
+
+    fn look_for_dead(&mut self, scene: Scene<'_>, instance: usize) {
+        let (fact, spec, now) = (&scene.truth.facts[instance], &scene.fleet.specs[instance], scene.now);
+        let service = spec.service;
+        let due = fact.silent_since() + spec.delete_ms * 1_000 + 10 * SECOND;
+        let moved = self.owner_changed[service] + 25 * SECOND;
+        let from_legacy = self.legacy_changed[service] + 35 * SECOND;
+        if now <= due.max(moved).max(from_legacy) {
+            return;
+        }
+        for node in 0..self.watched.len() {
+            let watched = &self.watched[node];
+            if watched.showings[instance].since == NEVER || scene.reach.serving(node) == NEVER {
+                continue;
+            }
+            let Some(owner) = watched.owners[service] else { continue };
+            // Who disagrees about the owner can't be told by it.
+            if self.watched[owner].owners[service] != Some(owner) {
+                continue;
+            }
+            let heard = scene.reach.clear(node, owner).max(watched.members_since);
+            if now > heard.saturating_add(10 * SECOND) {
+                let silent = (now - fact.silent_since()) / 1_000;
+                let text = format!("{node} shows {instance}, {:?}, silent for {silent} ms", fact.will);
+                return self.accuse(now, "overdue", Some(service), text);
+            }
+        }
+    }
+
+    fn look_at_rings(&mut self, scene: Scene<'_>) {
+        let now = scene.now;
+        let since = |at: At, span: At| now > at.saturating_add(span * SECOND);
+        for node in 0..self.watched.len() {
+            let watched = &self.watched[node];
+            let is_listed = self.members.contains(&node) && watched.members.contains(&node);
+            if !is_listed || self.legacy.contains(&true) {
+                continue;
+            }
+            let awake = scene.reach.awake(node).max(watched.members_since);
+            if since(awake, 20) && scene.reach.serving(node) == NEVER {
+                let text = format!("{node} runs since {awake} and doesn't serve");
+                return self.accuse(now, "idle", None, text);
+            }
+            if !since(scene.reach.serving(node), 12) {
+                continue;
+            }
+            for other in (0..self.watched.len()).filter(|&other| other != node) {
+                let is_owner = watched.ring.contains(&other);
+                if is_owner && since(scene.reach.dark(node, other), 12) {
+                    let text = format!("{node} holds {other} for an owner, which it can't reach");
+                    return self.accuse(now, "ring", None, text);
+                }
+                let agree = self.members.contains(&other)
+                    && watched.members.contains(&other)
+                    && self.watched[other].members.contains(&node)
+                    && since(watched.members_since.max(self.watched[other].members_since), 10);
+                if !is_owner
+                    && agree
+                    && since(self.undisturbed_since(now).max(scene.reach.clear(node, other)), 10)
+                {
+                    let text = format!("{node} doesn't hold {other} for an owner, which it reaches");
+                    return self.accuse(now, "ring", None, text);
+                }
+            }
+        }
+    }
+
+    fn look_for_differences(&mut self, scene: Scene<'_>) {
+        let now = scene.now;
+        for service in 0..scene.fleet.services.len() {
+            // What is as good as gone may go here earlier than there.
+            let counts = |seen: &&Seen| {
+                let (fact, spec) = (&scene.truth.facts[seen.instance], &scene.fleet.specs[seen.instance]);
+                let last = fact.acks.back().map_or(0, |ack| ack.at);
+                !fact.is_unwanted() || now <= last + spec.delete_ms * 1_000
+            };
+            let shown = |node: NodeId| self.watched[node].lists[service].iter().filter(counts);
+            let is_equal = self.members.windows(2).all(|pair| shown(pair[0]).eq(shown(pair[1])));
+            let since = if is_equal { NEVER } else { self.unequal_since[service].min(now) };
+            self.unequal_since[service] = since;
+            if now > since.saturating_add(2 * SECOND) {
+                let lists = self.members.iter().map(|node| {
+                    let shown = shown(*node).map(|seen| {
+                        format!(
+                            " {}v{}w{}{}",
+                            seen.instance,
+                            seen.version,
+                            seen.weight,
+                            if seen.healthy { "" } else { "!" }
+                        )
+                    });
+                    format!("\n  {node}:{}", shown.collect::<String>())
+                });
+                let text = format!("lists differ since {since}, after healing:{}", lists.collect::<String>());
+                return self.accuse(now, "unequal", Some(service), text);
+            }
+        }
+    }
+
+    /// The last look of a run, when all is quiet.
+    pub fn close(&mut self, scene: Scene<'_>) {
+        for (instance, fact) in scene.truth.facts.iter().enumerate() {
+            let spec = &scene.fleet.specs[instance];
+            for node in self.members.clone() {
+                let showing = self.watched[node].showings[instance];
+                let seen =
+                    self.watched[node].lists[spec.service].iter().find(|seen| seen.instance == instance);
+                let service = Some(spec.service);
+                match fact.will {
+                    Will::Wanted if fact.has_beaten(spec, 20 * SECOND, scene.now, |_| true) => match seen {
+                        None => {
+                            let text = format!("{node} doesn't show {instance}, which beats");
+                            self.accuse(scene.now, "unequal", service, text);
+                        }
+                        Some(seen) if !seen.healthy || seen.version < fact.acked.0 => {
+                            let text =
+                                format!("{node} shows {seen:?}, version {} was acknowledged", fact.acked.0);
+                            self.accuse(scene.now, "unequal", service, text);
+                        }
+                        Some(_) => {}
+                    },
+                    _ if fact.is_unwanted()
+                        && showing.since != NEVER
+                        && scene.now > fact.silent_since() + spec.delete_ms * 1_000 + 10 * SECOND =>
+                    {
+                        let text = format!("{node} shows {instance}, {:?} for long", fact.will);
+                        self.accuse(scene.now, "unequal", service, text);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// A client was refused, or got no answer.
+    pub fn refuses(&mut self, now: At, node: NodeId, service: usize, text: impl FnOnce() -> String) {
+        if self.members.contains(&node) && self.calm_since(now) <= now {
+            self.accuse(now, "refused", Some(service), text());
+        }
+    }
+
+    /// What a node keeps.
+    pub fn keeps(&mut self, scene: Scene<'_>, node: NodeId, sizes: Sizes) {
+        let (instances, services) = (scene.fleet.specs.len(), scene.fleet.services.len());
+        let peers = self.watched.len();
+        let is_kept_long = sizes.oldest_tombstone_ms > 80_000
+            && scene.now > self.undisturbed_since(scene.now).saturating_add(40 * SECOND)
+            && scene.now > scene.reach.serving(node).saturating_add(40 * SECOND);
+        if sizes.tombstones > instances
+            || sizes.tasks > services * peers
+            || sizes.others > 20 * instances
+            || is_kept_long
+        {
+            self.accuse(scene.now, "unbounded", None, format!("{node} keeps {sizes:?}"));
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Looks at services on their grid and judges silence after the others were asked, with the server's sweeper.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use nacre::{
+    base::clock::{Clock, Millis},
+    cluster::{Standing, View},
+    distro::{
+        core::Core,
+        lists::Lists,
+        mapper::{self, Owner},
+    },
+    health::sweep::Sweeper,
+    model::{Registry, Service, ServiceKey, change::Changes, service::GRID_MS},
+};
+
+/// Tombstones are kept that long at least.
+const GONE_MS: u64 = 60_000;
+
+/// What a node does about silence.
+pub struct Keeper {
+    sweeper: Sweeper,
+    due: BTreeMap<ServiceKey, Millis>,
+    order: BTreeSet<(Millis, ServiceKey)>,
+    pruned: Millis,
+}
+
+impl Keeper {
+    /// Of a node that knows no service.
+    pub fn new(registry: &Arc<Registry>, changes: &Arc<Changes>) -> Self {
+        let sweeper = Sweeper {
+            // Never asked: every judgement is told the time.
+            clock: Clock::set(0),
+            registry: Arc::clone(registry),
+            changes: Arc::clone(changes),
+            switches: Arc::default(),
+            distro: None,
+            may_remove: true,
+            stats: Arc::default(),
+        };
+        Self { sweeper, due: BTreeMap::new(), order: BTreeSet::new(), pruned: Millis(0) }
+    }
+
+    /// A service came into being.
+    pub fn made(&mut self, service: &Service) {
+        let at = service.made_at.plus(GRID_MS);
+        if let Some(before) = self.due.insert(service.key.clone(), at) {
+            self.order.remove(&(before, service.key.clone()));
+        }
+        self.order.insert((at, service.key.clone()));
+    }
+
+    /// When the next service is looked at.
+    pub fn next(&self) -> Option<Millis> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// The services of this node whose time has come and that have somebody to be judged.
+    pub fn due(&mut self, view: &View, now: Millis) -> Vec<ServiceKey> {
+        let mut asked = Vec::new();
+        while let Some((at, key)) = self.order.first().cloned().filter(|(at, _)| *at <= now) {
+            self.order.remove(&(at, key.clone()));
+            self.due.remove(&key);
+            let Some(service) = self.sweeper.registry.get(key.place()) else { continue };
+            let passed = now.since(service.made_at) / GRID_MS + 1;
+            let next = service.made_at.plus(passed * GRID_MS);
+            self.due.insert(key.clone(), next);
+            self.order.insert((next, key.clone()));
+            let is_ours = view.standing == Standing::Serving && mapper::owner(view, &key.name) == Owner::Here;
+            if is_ours && self.sweeper.finds_silent(&service, now) {
+                asked.push(key);
+            }
+        }
+        asked
+    }
+
+    /// All have been asked about a service.
+    pub fn settle(&self, view: &View, key: &ServiceKey, now: Millis) {
+        if let Some(service) = self.sweeper.registry.get(key.place())
+            && mapper::owner(view, &key.name) == Owner::Here
+        {
+            self.sweeper.expire(&service, now);
+        }
+    }
+
+    /// Forgets old tombstones that everybody knows of.
+    pub fn prune(&mut self, core: &Core<Lists>, now: Millis) {
+        if now.since(self.pruned) < 5_000 {
+            return;
+        }
+        self.pruned = now;
+        let registry = &self.sweeper.registry;
+        registry.for_each(|service| {
+            if !core.is_lacking(&service.key) {
+                registry.prune_gone(service, now.minus(GONE_MS), usize::MAX);
+            }
+        });
+    }
+}

@@ -1,0 +1,157 @@
+//! What Nacre nodes say to each other in the simulation: the contents of their documents, typed.
+//!
+//! As on the wire, no clock of another machine is believed: times go as ages.
+
+use std::sync::Arc;
+
+use nacre::{
+    base::clock::Millis,
+    cluster::MemberReport,
+    distro::{
+        documents::{Beats, Silences},
+        load::Loaded,
+        verify::{Buckets, Page},
+    },
+    model::{
+        Entry, Instance, ServiceKey, State,
+        entry::Shown,
+        gone::{Cause, Gone},
+    },
+};
+use nacre_middleware::{lateness::Sent, refusal};
+
+use super::seam::{ClientAnswer, ClientRequest};
+
+/// What is told of one instance.
+#[derive(Debug)]
+enum Told {
+    Alive { instance: Instance, age_ms: u64 },
+    Gone { gone: Gone, age_ms: u64, silent_ms: u64 },
+}
+
+/// A datum, whole or in part.
+#[derive(Clone, Debug)]
+pub struct Datum {
+    /// Of which service.
+    pub key: ServiceKey,
+    told: Arc<Vec<Told>>,
+    /// It is all that the sender knows.
+    pub is_complete: bool,
+}
+
+impl Datum {
+    /// What is newer than `newer_than` in `state`, or all of it.
+    pub fn of(key: &ServiceKey, state: &State, newer_than: Option<u64>, now: Millis) -> Self {
+        let told = state.entries(newer_than).map(|shown| match shown {
+            Shown::Alive(instance, mark) => {
+                let mut copy = instance.copy();
+                copy.set_stamp(mark.stamp);
+                copy.set_healthy(mark.healthy);
+                Told::Alive { instance: copy, age_ms: now.since(instance.last_beat()) }
+            }
+            Shown::Gone(gone) => {
+                let silent_ms = match gone.cause {
+                    Cause::Left => 0,
+                    Cause::Silent { last_beat } => gone.at.since(last_beat),
+                };
+                Told::Gone { gone: gone.clone(), age_ms: now.since(gone.at), silent_ms }
+            }
+        });
+        Self { key: key.clone(), told: Arc::new(told.collect()), is_complete: newer_than.is_none() }
+    }
+
+    /// The same on the receiver's clock.
+    pub fn entries(&self, now: Millis) -> Vec<Entry> {
+        let entry = |told: &Told| match told {
+            Told::Alive { instance, age_ms } => {
+                let copy = instance.copy();
+                copy.beat(now.minus(*age_ms));
+                Entry::Alive(copy)
+            }
+            Told::Gone { gone, age_ms, silent_ms } => {
+                let at = now.minus(*age_ms);
+                let cause = match gone.cause {
+                    Cause::Left => Cause::Left,
+                    Cause::Silent { .. } => Cause::Silent { last_beat: at.minus(*silent_ms) },
+                };
+                Entry::Gone(Gone { at, cause, ..gone.clone() })
+            }
+        };
+        self.told.iter().map(entry).collect()
+    }
+
+    /// Its contents in a few words.
+    pub fn describe(&self) -> String {
+        let word = |told: &Told| match told {
+            Told::Alive { instance, age_ms } => {
+                format!(" {}@{}+{age_ms}", instance.port - 1_000, instance.stamp() % 10_000_000)
+            }
+            Told::Gone { gone, .. } => {
+                let cause = if gone.has_left() { "left" } else { "silent" };
+                format!(" -{}@{}{cause}", gone.port - 1_000, gone.stamp % 10_000_000)
+            }
+        };
+        let told: String = self.told.iter().map(word).collect();
+        format!("{}{told}", if self.is_complete { "whole" } else { "part" })
+    }
+}
+
+/// A call to another node.
+#[derive(Clone, Debug)]
+pub enum Call {
+    /// POST report.
+    Report(MemberReport),
+    /// GET livez, with which an open breaker is probed.
+    Probe,
+    /// A client's request, passed on.
+    Forward { request: ClientRequest, hops: u8, sent: Sent },
+    /// GET datums.
+    Load,
+    /// GET datum, of a beat that was passed on for what isn't known.
+    Fetch(ServiceKey),
+    /// PUT datum.
+    Push(Vec<Datum>),
+    /// PUT verify.
+    Verify { root: u64, beats: Arc<Beats> },
+    /// PUT keys.
+    Keys(Page<ServiceKey>),
+    /// PUT ask.
+    Ask(Silences),
+}
+
+/// What a call is answered.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To a report: whether its sender is listed.
+    Reported { known: bool },
+    /// To any: 404 or 503 with `X-Nacre-State`.
+    NotNow(refusal::State),
+    /// To any: the caller is no member.
+    Forbidden,
+    /// To a probe.
+    Alive,
+    /// To a request that was passed on.
+    Told(ClientAnswer),
+    /// To a load.
+    All(Vec<Datum>),
+    /// To a fetch.
+    Fetched(Option<Datum>),
+    /// To a push.
+    Taken,
+    /// To a verify.
+    Verified { boot: u64, missed: bool, buckets: Option<Buckets> },
+    /// To keys.
+    Wanted(Vec<ServiceKey>),
+    /// To a question about silence.
+    Heard(Silences),
+}
+
+/// What an answer to a load means.
+pub fn loaded(answer: &Answer) -> Loaded {
+    match answer {
+        Answer::All(_) => Loaded::Merged,
+        Answer::NotNow(refusal::State::Starting) => Loaded::Starting,
+        Answer::Forbidden => Loaded::Unknown,
+        _ => Loaded::Failed,
+    }
+}
