@@ -27,8 +27,11 @@ use crate::{
         signals::{Signals, Told},
         tasks::{TaskError, Tasks},
     },
-    cluster::{Address, Cluster, LookupError},
-    config::{Loaded, Settings, own_address},
+    cluster::{self, Address, Cluster, LookupError},
+    config::{
+        Loaded, Settings,
+        own_address::{self, FoundBy, OwnAddress},
+    },
     cp::{self, Applied},
     distro::{Distro, exchange::Exchange},
     health::{
@@ -156,6 +159,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     // The last that can fail, so that a store that was opened is always closed.
     let cp = open_store(&settings, &applied, &mut signals).await?;
     let cp = if membership.has_members() { cp.among_members() } else { cp };
+    membership.tell_of_persistent(&applied.registry);
     let running = start(&settings, logs, doors, membership, applied, changes, cp);
     Ok(running.until_told(async || signals.next().await).await?)
 }
@@ -165,7 +169,7 @@ struct Doors {
     listener: TcpListener,
     port: u16,
     /// Of the node, as others know it.
-    host: String,
+    own: OwnAddress,
     packets: PushSocket,
     node: Node,
 }
@@ -182,7 +186,7 @@ impl Doors {
         Ok(Self {
             listener,
             port,
-            host: own.host,
+            own,
             packets: push::open(address, port).map_err(StartError::Push)?,
             node: Node::new(clock.wall_ms()).map_err(StartError::Key)?,
         })
@@ -196,7 +200,7 @@ async fn find_members(
     clock: &Clock,
     signals: &mut Signals,
 ) -> Result<Membership, ServeError> {
-    let own = Address::new(&format!("{}:{}", doors.host, doors.port));
+    let own = Address::new(&format!("{}:{}", doors.own.host, doors.port));
     tokio::select! {
         found = Membership::find(settings, own, clock) => Ok(found.map_err(StartError::Members)?),
         told = signals.next() => {
@@ -236,7 +240,7 @@ fn start(
     changes: Arc<Changes>,
     cp: cp::Handle,
 ) -> Running {
-    let Doors { listener, port, host, packets, node } = doors;
+    let Doors { listener, port, own: found, packets, node } = doors;
     let stopped = CancellationToken::new();
     let mut tasks = Tasks::new(stopped.clone());
     let exchange = membership.protocol(&applied.registry, &applied.clock, settings, node.boot);
@@ -252,6 +256,11 @@ fn start(
         socket: packets,
     };
     tasks.spawn("push sender", pushing.run(stopped.clone()));
+    let host = found.host.clone();
+    if found.found_by != FoundBy::Setting {
+        let (cluster, rules) = (membership.cluster.clone(), settings.own_address.clone());
+        tasks.spawn("own address", cluster::own_address::watch(cluster, rules, found, stopped.clone()));
+    }
     let meters = Meters::new(routes::labels());
     let services = applied.registry.len();
     let own = membership.cluster.view().own.clone();

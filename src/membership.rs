@@ -71,6 +71,16 @@ impl Membership {
         if self.has_members() { registry.shared(at) } else { registry }
     }
 
+    /// Tells the others and the operator of what came out of the store, which members don't share.
+    pub fn tell_of_persistent(&self, registry: &Registry) {
+        let mut count = 0;
+        registry.for_each(|service| {
+            let state = service.state();
+            count += state.persistent.len() + usize::from(state.definition.explicit);
+        });
+        self.cluster.set_persistent(u64::try_from(count).unwrap_or(u64::MAX));
+    }
+
     /// The protocol over `registry`; nothing for a node that serves alone.
     #[must_use]
     pub fn protocol(

@@ -4,7 +4,10 @@
 //! `core-web`, `authwhite-metrics`.
 
 use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -21,7 +24,9 @@ use super::{
 };
 use crate::{
     base::process::Usage,
+    cluster::{Cluster, Condition, MemberCounts, Standing},
     cp::{StoreHealth, WriterStats},
+    distro::Distro,
     health::sweep::SweepStats,
     model::{Instance, Registry, status::NodeStatus},
     observe::{
@@ -30,8 +35,8 @@ use crate::{
         logs::Logs,
         metrics,
         nacos_monitor::NacosMonitor,
-        readings::{Kind, PushEvents, PushReadings, Readings, Sizes, StoreReadings},
-        ready::{self, Naming, Parts, State},
+        readings::{ClusterReadings, Kind, PushEvents, PushReadings, Readings, Sizes, StoreReadings},
+        ready::{self, Line, Naming, Parts, State},
     },
     push::Push,
 };
@@ -110,16 +115,22 @@ fn plain(status: StatusCode, media_type: &'static str, text: String) -> Reply {
 }
 
 fn parts(api: &Api) -> Parts {
-    let naming = match api.switches.load().status() {
+    let naming = match (api.cluster.view_guard().standing, api.switches.load().status()) {
         _ if api.sight.stopped.is_cancelled() => Naming::Draining,
-        NodeStatus::Up => Naming::Up,
-        status => Naming::Status(status.word()),
+        (Standing::Leaving, _) => Naming::Draining,
+        // Without warm-up clients are answered meanwhile.
+        (Standing::Starting, _) if api.settings.naming.data_warmup => Naming::Loading,
+        (Standing::Comparing, _) => Naming::Comparing,
+        (_, NodeStatus::Up) => Naming::Up,
+        (_, status) => Naming::Status(status.word()),
     };
     let store = match api.cp.health() {
         StoreHealth::Ok => State::Up,
         StoreHealth::Failing { since, reason } => State::Failing { since, reason },
     };
-    Parts { naming, store }
+    let conditions = api.cluster.conditions().into_iter();
+    let cluster = conditions.map(|Condition { part, trouble }| Line { part, trouble }).collect();
+    Parts { naming, store, cluster }
 }
 
 /// All that is had without looking around: sizes and usage are still missing.
@@ -135,6 +146,7 @@ fn readings(api: &Api) -> Readings {
         sizes: Sizes::default(),
         beats: Effect::ALL.map(|effect| (effect.label(), meters.beats.count(effect))),
         forwards: meters.forwards.read(),
+        cluster: api.distro.as_ref().map(|distro| cluster_readings(&api.cluster, distro)),
         expired_unhealthy: sweeps.unhealthy.load(Relaxed),
         expired_removed: sweeps.removed.load(Relaxed),
         push: push_readings(&api.push),
@@ -142,6 +154,29 @@ fn readings(api: &Api) -> Readings {
         log_lines_dropped: logs.dropped(),
         started: *started,
         usage: Usage::default(),
+    }
+}
+
+fn cluster_readings(cluster: &Cluster, distro: &Distro) -> ClusterReadings {
+    let MemberCounts { up, suspicious, down, starting, leaving, nacre, ring, is_owner } = cluster.counts();
+    let counts = distro.counts();
+    let read = |count: &AtomicU64| count.load(Relaxed);
+    let waiting = distro.waiting().into_iter();
+    let waiting =
+        waiting.map(|(member, count)| (member.to_string(), u64::try_from(count).unwrap_or(u64::MAX)));
+    ClusterReadings {
+        states: [("up", up), ("suspicious", suspicious), ("down", down)],
+        marks: [("nacre", nacre), ("starting", starting), ("leaving", leaving)],
+        ring,
+        is_owner,
+        waiting: waiting.collect(),
+        comparisons: [
+            ("same", read(&counts.same)),
+            ("differing", read(&counts.differing)),
+            ("unanswered", read(&counts.unanswered)),
+        ],
+        taken_over: read(&counts.taken_over),
+        refuted: read(&counts.refuted),
     }
 }
 

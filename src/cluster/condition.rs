@@ -71,7 +71,7 @@ pub fn conditions(roster: &Roster, lookup: Option<&LookupShown>, moved: Option<&
     let persistent = shown.iter().filter_map(|member| {
         let count = member.report.as_ref()?.nacre.as_ref()?.persistent;
         (count > 0)
-            .then(|| format!("{} holds {count} persistent instances, which aren't shared", member.address))
+            .then(|| format!("{} holds {count} instances and services that aren't shared", member.address))
     });
     let hindrance = roster.mapping_hindrance();
     let mapping = hindrance.map(|(address, why)| format!("modulo in place of rendezvous: {address} {why}"));
@@ -200,7 +200,7 @@ mod tests {
                  failures in a row: it answered 500",
                 "own address: this node would be z:1 now; until it is started anew it stays a:1, where others may \
                  not reach it",
-                "persistent data: c:1 holds 3 persistent instances, which aren't shared",
+                "persistent data: c:1 holds 3 instances and services that aren't shared",
             ]
         );
         let counts = MemberCounts { up: 1, suspicious: 1, down: 1, nacre: 1, ring: 2, ..Default::default() };

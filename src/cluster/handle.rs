@@ -1,6 +1,6 @@
 //! What other modules hold of the cluster: the view, and the doors by which they tell what they saw of members.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -97,10 +97,18 @@ impl Cluster {
 
     /// A report came in; tells whether its sender is listed. Only then it counts.
     pub fn reported(&self, report: &MemberReport, now: Millis) -> bool {
-        match self.change(|roster| roster.reported(report, now)) {
-            Some(is_listed) => is_listed,
-            None => report.address == self.view_guard().own,
+        let told = self.change(|roster| {
+            let before = roster.persistent_of(&report.address);
+            let is_listed = roster.reported(report, now);
+            (is_listed, before, roster.persistent_of(&report.address))
+        });
+        let Some((is_listed, before, count)) = told else {
+            return report.address == self.view_guard().own;
+        };
+        if before == 0 && count > 0 {
+            self.warn_of_persistent(&report.address, count);
         }
+        is_listed
     }
 
     /// A call to a member was refused, or closed without a byte of an answer: it is DOWN at once.
@@ -150,10 +158,26 @@ impl Cluster {
         self.change(|roster| roster.set_slow(slow));
     }
 
-    /// How many persistent instances the node holds; told to the others with the next reports.
+    /// How many persistent instances and services made by requests the node holds; told to the others with the next
+    /// reports, and to the operator. Without effect on a node that serves alone.
     pub fn set_persistent(&self, count: u64) {
-        if let Some(members) = &self.0.members {
-            members.roster.lock().set_persistent(count);
+        let Some(members) = &self.0.members else { return };
+        members.roster.lock().set_persistent(count);
+        if count > 0 {
+            self.warn_of_persistent(&self.view_guard().own, count);
+        }
+    }
+
+    /// Tells the operator of data that only one member has.
+    fn warn_of_persistent(&self, member: &Address, count: u64) {
+        let Some(members) = &self.0.members else { return };
+        if members.lines.pass(Instant::now()).is_some() {
+            tracing::warn!(
+                %member,
+                count,
+                "a member holds persistent instances or services, which members don't share: the others don't show \
+                 them, and nobody can change them in a cluster"
+            );
         }
     }
 

@@ -98,7 +98,8 @@ pub struct NacreMark {
     pub leaving: bool,
     /// Members that don't answer its forwards in time (`slow`; absent means none).
     pub slow: Vec<Address>,
-    /// How many persistent instances it holds (`persistent`; absent means 0).
+    /// How many persistent instances and services made by requests it holds, which nobody shares (`persistent`; absent
+    /// means 0).
     pub persistent: u64,
     /// How it would spread services (`mapping`: `modulo` or `rendezvous`; absent means modulo).
     pub mapping: Mapping,

@@ -18,22 +18,22 @@ const PERIOD: Duration = Duration::from_secs(30);
 
 /// Looks every 30 s until told to stop; `found` is what the rules gave at start.
 pub async fn watch(cluster: Cluster, rules: OwnAddressRules, found: OwnAddress, stopped: CancellationToken) {
-    watch_with(&cluster, found, stopped.clone(), async || {
+    let look = || {
         let rules = rules.clone();
         // Asks the system, and maybe DNS for the machine's name.
-        let looked = tokio::task::spawn_blocking(move || find(&rules)).await;
-        looked.ok().and_then(Result::ok).map(|found| found.host)
-    })
-    .await;
+        let looking = tokio::task::spawn_blocking(move || find(&rules));
+        async move { looking.await.ok().and_then(Result::ok).map(|found| found.host) }
+    };
+    watch_with(&cluster, found, stopped.clone(), look).await;
     stopped.cancelled().await;
 }
 
 /// Ready when told to stop, or at once where there is nothing to look at.
-async fn watch_with(
+async fn watch_with<L: Future<Output = Option<String>>>(
     cluster: &Cluster,
     found: OwnAddress,
     stopped: CancellationToken,
-    look: impl AsyncFn() -> Option<String>,
+    look: impl Fn() -> L,
 ) {
     if found.found_by == FoundBy::Setting {
         return;

@@ -299,9 +299,16 @@ impl Roster {
         self.slow = slow;
     }
 
-    /// How many persistent instances the node holds.
+    /// How many persistent instances and services made by requests the node holds.
     pub fn set_persistent(&mut self, count: u64) {
         self.persistent = count;
+    }
+
+    /// How many of these a member says that it holds.
+    #[must_use]
+    pub fn persistent_of(&self, address: &Address) -> u64 {
+        let mark = self.members.get(address).and_then(Seen::mark);
+        mark.map_or(0, |mark| mark.persistent)
     }
 
     /// What the node reports of itself.

@@ -50,11 +50,11 @@ impl Exchange {
             Call::Load => return Answer::Load(self.load(to).await),
             Call::Push(items) => return Answer::Push(self.push(to, items).await),
             Call::Verify { view, root, beats } => {
-                self.verify(
-                    to,
-                    Verify { source: self.own().to_owned(), ring: ring(&view), root: Hex(root), beats },
-                )
-                .await
+                let asked =
+                    Verify { source: self.own().to_owned(), ring: ring(&view), root: Hex(root), beats };
+                let answer = self.verify(to, asked).await;
+                self.distro.0.counts.note_comparison(answer.as_ref().unwrap_or(&Answer::Failed));
+                answer
             }
             Call::Keys { view, page } => self.keys(to, Keys::new(self.own(), ring(&view), &page)).await,
             Call::Ask(keys) => self.ask(to, &keys).await,
@@ -124,6 +124,7 @@ impl Exchange {
     fn take_all(&self, from: &Address, body: &[u8]) -> Result<(), serde_json::Error> {
         let at = self.at();
         let outcome = accept::take(self.registry(), batch::read(body, at)?, |_| true, at.now);
+        self.distro.0.counts.note_outcome(&outcome);
         self.distro.note_outcome(from, &outcome);
         Ok(())
     }
@@ -268,7 +269,9 @@ impl Distro {
     /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
     /// ours, add to them.
     pub(super) fn take(&self, batch: Vec<batch::Read>, now: crate::base::clock::Millis) -> Outcome {
-        accept::take(&self.0.lists.0, batch, |key| self.owns(key), now)
+        let outcome = accept::take(&self.0.lists.0, batch, |key| self.owns(key), now);
+        self.0.counts.note_outcome(&outcome);
+        outcome
     }
 
     /// Takes what a member sent (a map of keys and data as JSON), key by key. `from` is the Nacre member that sent it; one

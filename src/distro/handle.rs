@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::{
     core::{Core, Rhythm, STILL_MS},
+    counts::Counts,
     documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
     lists::Lists,
     mapper::{Owner, owner, owner_in},
@@ -45,6 +46,7 @@ pub(super) struct Inner {
     /// When the protocol was driven last.
     driven: AtomicU64,
     pub health: super::legacy::Health,
+    pub counts: Counts,
     /// What went wrong with members lately.
     failures: Mutex<Failures>,
     settled: Mutex<VecDeque<ServiceKey>>,
@@ -59,7 +61,7 @@ impl Distro {
         let own = view.own.clone();
         Self(Arc::new(Inner {
             core: Mutex::new(Core::new(rhythm, view, now)),
-            own: own,
+            own,
             cluster,
             lists: Lists(registry),
             clock,
@@ -68,6 +70,7 @@ impl Distro {
             boot,
             driven: AtomicU64::new(now.0),
             health: super::legacy::Health::default(),
+            counts: Counts::default(),
             failures: Mutex::default(),
             settled: Mutex::default(),
             any_settled: Notify::new(),
@@ -134,6 +137,12 @@ impl Distro {
     #[must_use]
     pub fn waiting(&self) -> Vec<(Address, usize)> {
         self.0.core.lock().waiting().map(|(address, count)| (address.clone(), count)).collect()
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.0.counts
     }
 
     /// Every member gets these services whole.

@@ -11,6 +11,7 @@ pub mod bodies;
 pub mod checksum;
 pub mod codec;
 pub mod core;
+pub mod counts;
 pub mod data;
 pub mod documents;
 pub mod exchange;

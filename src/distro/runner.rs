@@ -1,6 +1,9 @@
 //! Drives the protocol: tells it the time, the cluster and what changed, makes its calls.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -93,6 +96,7 @@ impl Runner {
             self.registry().forget_ephemeral();
         }
         let taken = take_over(self.registry(), seen, &view, now);
+        self.exchange.distro.0.counts.taken_over.fetch_add(taken, Relaxed);
         if taken > 0 && seen.ring != view.ring {
             tracing::info!(services = taken, members = view.ring.len(), "services taken over");
         }

@@ -18,6 +18,14 @@
 //! | `nacre_forwards_total` | counter | `result` | writes of other members' services, by what became of them: `relayed` the owner's answer, done by this node as its `deputy` and others, see [`nacre_middleware::forwarder::Outcome`] |
 //! | `nacre_forward_refusals_total` | counter | `reason` | requests that members passed on and this node refused: a `redirect` of 1.x, too many `hops`, too `late` |
 //! | `nacre_forward_openings_total` | counter | | how often a member stopped answering |
+//! | `nacre_members` | gauge | `state` | other members that are `up`, `suspicious`, `down`; this and the next seven are there on a node with members only |
+//! | `nacre_members_marked` | gauge | `mark` | other members that have shown that they are `nacre` nodes, say that they are `starting`, are `leaving` |
+//! | `nacre_ring_size` | gauge | | members that own services, this one among them while it does |
+//! | `nacre_ring_owner` | gauge | | 1 while this node owns services |
+//! | `nacre_distro_waiting` | gauge | `member` | services whose changes a listed member hasn't got yet |
+//! | `nacre_distro_comparisons_total` | counter | `result` | comparisons of what this node owns with the copies of a Nacre member: `same`, `differing` (what differs is sent), `unanswered` |
+//! | `nacre_distro_taken_over_total` | counter | | services that this node became the owner of |
+//! | `nacre_distro_refuted_total` | counter | | news that instances are silent, of which this node knew a younger beat |
 //! | `nacre_expired_instances_total` | counter | `step` | for want of beats turned `unhealthy`, were `removed` |
 //! | `nacre_push_subscribers` | gauge | | clients that get pushes |
 //! | `nacre_push_waiting` | gauge | | packets that wait for their acknowledgement |
@@ -48,7 +56,7 @@ use prometheus_client::{
 
 use super::{
     forwards::ForwardReadings,
-    readings::{PushReadings, Readings, Sizes, StoreReadings},
+    readings::{ClusterReadings, PushReadings, Readings, Sizes, StoreReadings},
     requests::{Answered, BOUNDS, CLASSES},
 };
 use crate::base::process::Usage;
@@ -106,6 +114,7 @@ impl Readings {
         page.gauges("nacre_healthy_instances", "Instances that are healthy", &healthy)?;
         page.counters_by("nacre_beats", "Beats by what they did", "result", &self.beats)?;
         self.encode_forwards(page)?;
+        self.cluster.as_ref().map_or(Ok(()), |cluster| cluster.encode(page))?;
         let expired = [("unhealthy", self.expired_unhealthy), ("removed", self.expired_removed)];
         page.counters_by("nacre_expired_instances", "Instances whose beats stayed out", "step", &expired)
     }
@@ -150,6 +159,23 @@ impl Readings {
     }
 }
 
+impl ClusterReadings {
+    fn encode(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Self { states, marks, ring, is_owner, waiting, comparisons, taken_over, refuted } = self;
+        page.gauges_by("nacre_members", "Other members by state", "state", states)?;
+        page.gauges_by("nacre_members_marked", "Other members by what they say", "mark", marks)?;
+        page.gauge("nacre_ring_size", "Members that own services", *ring)?;
+        page.gauge("nacre_ring_owner", "1 while this node owns services", u64::from(*is_owner))?;
+        let waiting: Vec<(&str, u64)> =
+            waiting.iter().map(|(member, count)| (member.as_str(), *count)).collect();
+        page.gauges_by("nacre_distro_waiting", "Services that wait for a member", "member", &waiting)?;
+        let help = "Comparisons with members by how they ended";
+        page.counters_by("nacre_distro_comparisons", help, "result", comparisons)?;
+        page.counter("nacre_distro_taken_over", "Services this node became the owner of", *taken_over)?;
+        page.counter("nacre_distro_refuted", "News of silence that were known better", *refuted)
+    }
+}
+
 /// A text that is being written. Names of counters are given without their ending `_total`.
 struct Page<'a>(DescriptorEncoder<'a>);
 
@@ -165,6 +191,15 @@ impl Page<'_> {
     fn gauges(&mut self, name: &str, help: &str, values: &[(Labels<'_>, u64)]) -> fmt::Result {
         self.family(name, help, MetricType::Gauge, &mut |metric| {
             values.iter().try_for_each(|(labels, value)| metric.encode_family(labels)?.encode_gauge(value))
+        })
+    }
+
+    /// A gauge for each value of one label.
+    fn gauges_by(&mut self, name: &str, help: &str, label: &str, values: &[(&str, u64)]) -> fmt::Result {
+        self.family(name, help, MetricType::Gauge, &mut |metric| {
+            values
+                .iter()
+                .try_for_each(|(word, value)| metric.encode_family(&[(label, *word)])?.encode_gauge(value))
         })
     }
 
@@ -251,6 +286,16 @@ mod tests {
             sizes: Sizes { services: 3, ephemeral: Kind { instances: 4, healthy: 2 }, ..Sizes::default() },
             beats: [("renewed", 7), ("registered", 8), ("unknown", 9)],
             forwards: forwards.read(),
+            cluster: Some(ClusterReadings {
+                states: [("up", 21), ("suspicious", 22), ("down", 23)],
+                marks: [("nacre", 24), ("starting", 25), ("leaving", 26)],
+                ring: 27,
+                is_owner: true,
+                waiting: vec![("10.0.0.2:8848".into(), 28)],
+                comparisons: [("same", 29), ("differing", 30), ("unanswered", 31)],
+                taken_over: 32,
+                refuted: 33,
+            }),
             expired_unhealthy: 10,
             expired_removed: 11,
             push: PushReadings {
@@ -311,6 +356,14 @@ mod tests {
             r#"nacre_forwards_total{result="deputy"} 0"#,
             r#"nacre_forward_refusals_total{reason="late"} 1"#,
             "nacre_forward_openings_total 1",
+            r#"nacre_members{state="suspicious"} 22"#,
+            r#"nacre_members_marked{mark="leaving"} 26"#,
+            "nacre_ring_size 27",
+            "nacre_ring_owner 1",
+            r#"nacre_distro_waiting{member="10.0.0.2:8848"} 28"#,
+            r#"nacre_distro_comparisons_total{result="differing"} 30"#,
+            "nacre_distro_taken_over_total 32",
+            "nacre_distro_refuted_total 33",
             r#"nacre_expired_instances_total{step="unhealthy"} 10"#,
             r#"nacre_expired_instances_total{step="removed"} 11"#,
             "nacre_push_subscribers 17",
@@ -331,6 +384,12 @@ mod tests {
         ] {
             assert!(text.lines().any(|known| known == line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn a_node_that_serves_alone_shows_no_members() {
+        let text = text(Readings { cluster: None, ..readings() }, None);
+        assert!(!text.contains("nacre_members") && !text.contains("nacre_ring"), "{text}");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Readings {
     pub beats: [(&'static str, u64); 3],
     /// Writes that are passed on.
     pub forwards: ForwardReadings,
+    /// The members; nothing on a node that serves alone.
+    pub cluster: Option<ClusterReadings>,
     /// Instances that turned unhealthy for want of beats.
     pub expired_unhealthy: u64,
     /// Instances that were removed for want of beats.
@@ -36,6 +38,27 @@ pub struct Readings {
     pub started: SystemTime,
     /// What the process takes of the machine.
     pub usage: Usage,
+}
+
+/// The members as the node sees them, and what it does with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterReadings {
+    /// Other members by label of their state.
+    pub states: [(&'static str, u64); 3],
+    /// Other members by label of what they say of themselves; one may say several.
+    pub marks: [(&'static str, u64); 3],
+    /// Owners of services.
+    pub ring: u64,
+    /// The node is one of them.
+    pub is_owner: bool,
+    /// Services that wait for a listed member or are under way to it, by its address.
+    pub waiting: Vec<(String, u64)>,
+    /// Comparisons with members by label of how they ended.
+    pub comparisons: [(&'static str, u64); 3],
+    /// Services that the node became the owner of.
+    pub taken_over: u64,
+    /// News of silence that the node knew better.
+    pub refuted: u64,
 }
 
 /// Counts of one kind of instances.

@@ -2,24 +2,32 @@
 //!
 //! Pure. Only naming that doesn't answer makes a node unready. All other trouble is a line under a good status: a
 //! probe that took a node with a full disk out of service would take them all, and with them the lists that clients
-//! live by. While a node loads its store it answers nothing at all, this neither.
+//! live by. While a node loads its store it answers nothing at all, this neither. A member that its list no longer names
+//! is ready, too: it answers reads, and where a list is made of the nodes that are ready it could never come back.
 //!
-//! The text has one line per part, `NAME: STATE`, where a state in order is `up`:
+//! The text has one line per part, `NAME: STATE`, where a state in order is `up`; those of the cluster are there where
+//! the node has members:
 //!
 //! ```text
 //! naming: up
 //! store: failing since 2026-11-29T20:08:54Z: no space left on device
+//! ring: up
+//! members: 10.0.0.3:8848 DOWN: it refuses connections
 //! ```
 
-use std::{fmt::Write as _, time::SystemTime};
+use std::{borrow::Cow, time::SystemTime};
 
 /// Whether naming requests are answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
     /// Yes.
     Up,
-    /// No longer: the node is being stopped, what is under way is finished. Seen by a request that had begun before;
-    /// a probe that comes later is refused its connection.
+    /// Not yet: the data of the other members aren't here.
+    Loading,
+    /// Reads alone, for some seconds: the node stood still and looks at what it missed.
+    Comparing,
+    /// No longer: the node is being stopped. One with members leaves them first and finishes what comes meanwhile; then,
+    /// as on one without, this is seen by requests alone that had begun before, and a probe is refused its connection.
     Draining,
     /// Not by the status that an operator gave the node.
     Status(&'static str),
@@ -46,6 +54,17 @@ pub struct Parts {
     pub naming: Naming,
     /// The store of persistent data.
     pub store: State,
+    /// Of the cluster; none on a node that serves alone.
+    pub cluster: Vec<Line>,
+}
+
+/// What is to be known of a part that never makes a node unready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What it is about.
+    pub part: &'static str,
+    /// What is wrong with it; none where it is in order.
+    pub trouble: Option<String>,
 }
 
 /// The answer of `/readyz`.
@@ -65,25 +84,31 @@ const LONGEST_LINE: usize = 500;
 pub fn judge(parts: &Parts) -> Readiness {
     let naming = match parts.naming {
         Naming::Up => "up",
+        Naming::Loading => "loading",
+        Naming::Comparing => "comparing",
         Naming::Draining => "draining",
         Naming::Status(status) => status,
     };
     let mut text = format!("naming: {naming}\n");
-    push_state(&mut text, "store", &parts.store);
+    let failing;
+    let store = match &parts.store {
+        State::Up => None,
+        State::Failing { since, reason } => {
+            failing = format!("failing since {}: {reason}", humantime::format_rfc3339_seconds(*since));
+            Some(failing.as_str())
+        }
+    };
+    push_line(&mut text, "store", store);
+    for Line { part, trouble } in &parts.cluster {
+        push_line(&mut text, part, trouble.as_deref());
+    }
     Readiness { ready: parts.naming == Naming::Up, text }
 }
 
-fn push_state(text: &mut String, name: &str, state: &State) {
+fn push_line(text: &mut String, part: &str, trouble: Option<&str>) {
     let begin = text.len();
-    let written = match state {
-        State::Up => write!(text, "{name}: up"),
-        State::Failing { since, reason } => {
-            let since = humantime::format_rfc3339_seconds(*since);
-            let reason = reason.replace(['\r', '\n'], " ");
-            write!(text, "{name}: failing since {since}: {reason}")
-        }
-    };
-    written.expect("writing into memory can't fail");
+    let state = trouble.map_or(Cow::Borrowed("up"), |trouble| trouble.replace(['\r', '\n'], " ").into());
+    text.extend([part, ": ", &*state]);
     text.truncate(text.floor_char_boundary(begin + LONGEST_LINE));
     text.push('\n');
 }
@@ -95,7 +120,7 @@ mod tests {
     use super::*;
 
     fn judged(naming: Naming, store: State) -> (bool, String) {
-        let Readiness { ready, text } = judge(&Parts { naming, store });
+        let Readiness { ready, text } = judge(&Parts { naming, store, cluster: vec![] });
         (ready, text)
     }
 
@@ -117,9 +142,23 @@ mod tests {
 
     #[test]
     fn naming_that_does_not_answer_is() {
-        for (naming, word) in [(Naming::Draining, "draining"), (Naming::Status("READ_ONLY"), "READ_ONLY")] {
+        for (naming, word) in [
+            (Naming::Loading, "loading"),
+            (Naming::Comparing, "comparing"),
+            (Naming::Draining, "draining"),
+            (Naming::Status("READ_ONLY"), "READ_ONLY"),
+        ] {
             assert_eq!(judged(naming, State::Up), (false, format!("naming: {word}\nstore: up\n")));
         }
+    }
+
+    #[test]
+    fn trouble_in_the_cluster_is_a_line_each_and_no_reason_to_be_unready() {
+        let lines = [("ring", None), ("members", Some("b:1 DOWN: it\nhangs"))];
+        let cluster = lines.map(|(part, trouble)| Line { part, trouble: trouble.map(str::to_owned) });
+        let parts = Parts { naming: Naming::Up, store: State::Up, cluster: cluster.into() };
+        let text = "naming: up\nstore: up\nring: up\nmembers: b:1 DOWN: it hangs\n";
+        assert_eq!(judge(&parts), Readiness { ready: true, text: text.into() });
     }
 
     #[test]
