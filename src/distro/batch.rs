@@ -128,6 +128,7 @@ struct WireGone<'a> {
     port: Scalar<'a>,
     cluster: Scalar<'a>,
     stamp: Scalar<'a>,
+    written: Scalar<'a>,
     age: Scalar<'a>,
     silent: Scalar<'a>,
     beat_age: Scalar<'a>,
@@ -205,6 +206,7 @@ fn read_gone(raw: &RawValue, at: Reading) -> Result<Gone, FieldError> {
         "port" => gone.port = value,
         "cluster" => gone.cluster = value,
         "stamp" => gone.stamp = value,
+        "written" => gone.written = value,
         "age" => gone.age = value,
         "silent" => gone.silent = value,
         "beatAge" => gone.beat_age = value,
@@ -217,13 +219,14 @@ fn read_gone(raw: &RawValue, at: Reading) -> Result<Gone, FieldError> {
     let port = gone.port.integer().map_err(|_| FieldError::Kind("port"))?.unwrap_or(0);
     let key = InstanceKey { ip: &ip, port, cluster };
     let stamp = codec::stamp(gone.stamp, "stamp", at)?;
+    let written = codec::written(gone.written, "written", at)?.unwrap_or(stamp);
     let went = codec::moment_ago(gone.age, "age", at)?;
     let silent = gone.silent.boolean().map_err(|_| FieldError::Kind("silent"))?.unwrap_or(false);
     let cause = match silent {
         false => Cause::Left,
         true => Cause::Silent { last_beat: codec::moment_ago(gone.beat_age, "beatAge", at)? },
     };
-    Ok(Gone::of(&key, stamp, went, cause))
+    Ok(Gone::of(&key, stamp, went, cause).of_writing(written))
 }
 
 #[cfg(test)]

@@ -161,6 +161,9 @@ struct ShownGone<'a> {
     port: i32,
     cluster: &'a str,
     stamp: u64,
+    /// Of what it undoes, where that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    written: Option<u64>,
     age: u64,
     silent: bool,
     /// Of the last beat that was known when it went for its silence, in milliseconds.
@@ -179,6 +182,7 @@ impl<'a> ShownGone<'a> {
             port: gone.port,
             cluster: &gone.cluster,
             stamp: gone.stamp,
+            written: Some(gone.written).filter(|written| *written != gone.stamp),
             age: at.now.since(gone.at),
             silent: last_beat.is_some(),
             beat_age: last_beat.map(|last_beat| at.now.since(last_beat)),
@@ -323,7 +327,7 @@ mod tests {
             (instances, text[at..].to_owned(), stamps)
         };
         let first = 1_795_983_049_438_u64;
-        let all = r#","timestamp":1795983049928,"nacre":{"complete":true,"gone":[{"ip":"10.0.0.1","port":80,"cluster":"C","stamp":1795983049918,"age":20,"silent":true,"beatAge":500},{"ip":"10.0.0.2","port":80,"cluster":"C","stamp":1795983049928,"age":10,"silent":false}]}}}"#;
+        let all = r#","timestamp":1795983049928,"nacre":{"complete":true,"gone":[{"ip":"10.0.0.1","port":80,"cluster":"C","stamp":1795983049918,"written":1795983049438,"age":20,"silent":true,"beatAge":500},{"ip":"10.0.0.2","port":80,"cluster":"C","stamp":1795983049928,"age":10,"silent":false}]}}}"#;
         assert_eq!(beside(None), (1, all.to_owned(), vec![first + 490]));
         let newer = r#","timestamp":1795983049928,"nacre":{"complete":false,"gone":[{"ip":"10.0.0.2","port":80,"cluster":"C","stamp":1795983049928,"age":10,"silent":false}]}}}"#;
         assert_eq!(beside(Some(first + 480)), (0, newer.to_owned(), vec![first + 490]));

@@ -62,6 +62,7 @@ pub struct WireInstance<'a> {
     marked: Scalar<'a>,
     app: Scalar<'a>,
     stamp: Scalar<'a>,
+    written: Scalar<'a>,
     age: Scalar<'a>,
 }
 
@@ -80,6 +81,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for WireInstance<'a> {
             "marked" => instance.marked = value,
             "app" => instance.app = value,
             "nacreStamp" => instance.stamp = value,
+            "nacreWritten" => instance.written = value,
             "nacreAge" => instance.age = value,
             _ => {}
         })
@@ -115,6 +117,18 @@ pub(super) fn stamp(field: Scalar<'_>, name: &'static str, at: Reading) -> Resul
         .ok_or(FieldError::Range(name, given))
 }
 
+/// The stamp of an earlier write, where there was one.
+///
+/// # Errors
+/// As [`stamp`], but for none.
+pub(super) fn written(field: Scalar<'_>, name: &'static str, at: Reading) -> Result<Option<u64>, FieldError> {
+    match stamp(field, name, at) {
+        Ok(stamp) => Ok(Some(stamp)),
+        Err(FieldError::Missing(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The moment that was as long ago as a Nacre member says.
 ///
 /// # Errors
@@ -143,10 +157,12 @@ impl WireInstance<'_> {
     /// # Errors
     /// [`FieldError`].
     pub fn into_stamped(self, name: &str, at: Reading) -> Result<Instance, FieldError> {
+        let written = written(self.written, "nacreWritten", at)?;
         let stamp = stamp(self.stamp, "nacreStamp", at)?;
         let beaten = moment_ago(self.age, "nacreAge", at)?;
         let mut instance = self.read(name, at)?;
         instance.set_stamp(stamp);
+        instance.set_written(written.unwrap_or(stamp));
         instance.beat(beaten);
         Ok(instance)
     }

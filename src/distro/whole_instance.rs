@@ -49,6 +49,9 @@ pub struct WholeInstance<'a> {
 #[serde(rename_all = "camelCase")]
 struct Stamped {
     nacre_stamp: u64,
+    /// Of the description, where the health has changed since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nacre_written: Option<u64>,
     /// Of the last beat, in milliseconds.
     nacre_age: u64,
 }
@@ -90,7 +93,11 @@ impl<'a> WholeInstance<'a> {
         let age = at.now.since(instance.last_beat());
         Self {
             healthy: mark.healthy,
-            stamped: Some(Stamped { nacre_stamp: mark.stamp, nacre_age: age }),
+            stamped: Some(Stamped {
+                nacre_stamp: mark.stamp,
+                nacre_written: Some(instance.written_under(mark)).filter(|written| *written != mark.stamp),
+                nacre_age: age,
+            }),
             ..Self::of(instance, service, at)
         }
     }

@@ -112,7 +112,10 @@ impl Draft {
     pub fn remove(&mut self, key: &InstanceKey<'_>, cause: Cause) -> Option<Arc<Instance>> {
         let stamp =
             if self.moment.keeps_gone || self.ephemeral.contains(key) { self.local_stamp() } else { 0 };
-        self.bury(Gone::of(key, stamp, self.moment.now, cause))
+        let gone = Gone::of(key, stamp, self.moment.now, cause);
+        let known = self.ephemeral.get(key).filter(|_| !gone.has_left());
+        let written = known.map_or(stamp, |known| known.written());
+        self.bury(gone.of_writing(written))
     }
 
     /// Puts an ephemeral instance with the stamp that it has in the place of the one with its key.
@@ -120,6 +123,17 @@ impl Draft {
         self.note_stamp(instance.stamp());
         self.gone.remove(&instance.key());
         self.put_as_it_is(instance);
+    }
+
+    /// Gives an ephemeral instance that is there the stamps of `told`, which says the same of it: no list looks different.
+    pub(super) fn restamp(&mut self, known: &Arc<Instance>, told: &Instance) {
+        let mut instance = known.copy();
+        instance.set_stamp(told.stamp());
+        instance.set_written(told.written());
+        self.note_stamp(instance.stamp());
+        let instance = Arc::new(instance);
+        self.ephemeral.insert(Arc::clone(&instance));
+        self.replaced.push((Arc::clone(known), instance));
     }
 
     fn put_as_it_is(&mut self, instance: Instance) {

@@ -71,6 +71,15 @@ impl Shown<'_> {
         }
     }
 
+    /// Of the write that the description comes from, or that ended it.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        match self {
+            Self::Alive(instance, mark) => instance.written_under(*mark),
+            Self::Gone(gone) => gone.written,
+        }
+    }
+
     /// The same as a value of its own.
     #[must_use]
     pub fn to_entry(&self) -> Entry {
@@ -78,6 +87,7 @@ impl Shown<'_> {
             Self::Alive(instance, mark) => {
                 let mut copy = instance.copy();
                 copy.set_stamp(mark.stamp);
+                copy.set_written(instance.written_under(*mark));
                 copy.set_healthy(mark.healthy);
                 Entry::Alive(copy)
             }
@@ -88,11 +98,11 @@ impl Shown<'_> {
 
 /// How `one` and `other`, which speak of the same instance, compare: the greater one is the newer.
 ///
-/// The higher stamp; of the same stamp what is gone, and of two that are gone the one that has left; of two that are
+/// The one that was written later; of the same writing the higher stamp; of the same stamp what is gone, and of two that are gone the one that has left; of two that are
 /// there the one whose record is the greater text.
 #[must_use]
 pub fn newer(one: &Shown<'_>, other: &Shown<'_>) -> Ordering {
-    let by_stamp = one.stamp().cmp(&other.stamp());
+    let by_stamp = (one.written(), one.stamp()).cmp(&(other.written(), other.stamp()));
     by_stamp.then_with(|| match (one, other) {
         (Shown::Gone(one), Shown::Gone(other)) => one.has_left().cmp(&other.has_left()),
         (Shown::Gone(_), Shown::Alive(..)) => Ordering::Greater,

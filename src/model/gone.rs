@@ -37,6 +37,8 @@ pub struct Gone {
     pub cluster: Box<str>,
     /// Of the write that removed it.
     pub stamp: u64,
+    /// Of the write that it undoes: that of the description, where silence ended it; its own, where somebody removed it.
+    pub written: u64,
     /// When it was removed.
     pub at: Millis,
     /// Why.
@@ -47,7 +49,14 @@ impl Gone {
     /// The tombstone of this instance.
     #[must_use]
     pub fn of(key: &InstanceKey<'_>, stamp: u64, at: Millis, cause: Cause) -> Self {
-        Self { ip: key.ip.into(), port: key.port, cluster: key.cluster.into(), stamp, at, cause }
+        let (ip, cluster) = (key.ip.into(), key.cluster.into());
+        Self { ip, port: key.port, cluster, stamp, written: stamp, at, cause }
+    }
+
+    /// The same of an instance whose description was written under this stamp.
+    #[must_use]
+    pub fn of_writing(self, written: u64) -> Self {
+        Self { written: written.min(self.stamp), ..self }
     }
 
     /// Which instance it was.

@@ -79,6 +79,8 @@ pub struct Instance {
     pub delete_after_ms: u64,
     /// One more than [`Instance::own_beat_interval_ms`], so that nothing takes no room.
     own_beat_interval: Option<NonZero<u64>>,
+    /// The lower half of [`Instance::written`], whose upper half follows from the stamp.
+    written: u32,
     /// Health and stamp in one, so that nobody reads the one without the other: see [`Mark`].
     mark: AtomicU64,
     last_beat: AtomicU64,
@@ -106,9 +108,19 @@ impl Mark {
         self.stamp.min(HIGHEST_STAMP) << 1 | u64::from(self.healthy)
     }
 
+    /// The last stamp up to this one with this lower half. Stamps are milliseconds, so it is the right one for 49 days;
+    /// later the description seems to be younger than it is, to everybody alike.
+    fn written(self, lower: u32) -> u64 {
+        self.stamp.saturating_sub(u64::from(lower_half(self.stamp).wrapping_sub(lower)))
+    }
+
     fn of(packed: u64) -> Self {
         Self { stamp: packed >> 1, healthy: packed & 1 == 1 }
     }
+}
+
+fn lower_half(stamp: u64) -> u32 {
+    u32::try_from(stamp & u64::from(u32::MAX)).unwrap_or(u32::MAX)
 }
 
 /// What a new [`Instance`] is made of.
@@ -169,6 +181,7 @@ impl Instance {
             metadata,
             id,
             app: app.map(Into::into),
+            written: 0,
             mark: AtomicU64::new(Mark { stamp: 0, healthy }.packed()),
             last_beat: AtomicU64::new(now.0),
             late: AtomicBool::new(false),
@@ -216,9 +229,30 @@ impl Instance {
         *self.mark.get_mut() = Mark { healthy, ..self.mark() }.packed();
     }
 
-    /// Sets the stamp of one that isn't registered yet, as a peer gave it.
+    /// The stamp of the write that the description comes from: that of the last write, unless its health changed since.
+    ///
+    /// What was written later is newer, whatever became of the health of the other one meanwhile: a node that hasn't
+    /// heard of a new description or of a removal can't bring the old one back by noticing silence or a beat.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written_under(self.mark())
+    }
+
+    /// The same as it was under this mark.
+    #[must_use]
+    pub fn written_under(&self, mark: Mark) -> u64 {
+        mark.written(self.written)
+    }
+
+    /// Gives one that isn't registered yet the stamp of the write that makes it.
     pub fn set_stamp(&mut self, stamp: u64) {
+        self.written = lower_half(stamp);
         *self.mark.get_mut() = Mark { stamp, ..self.mark() }.packed();
+    }
+
+    /// Sets the stamp of the description of one that isn't registered yet, and whose health has changed since.
+    pub fn set_written(&mut self, written: u64) {
+        self.written = lower_half(written.min(self.stamp()));
     }
 
     /// Marks a registered one; callers hold the service's write lock, since a change must make a new revision.
@@ -325,6 +359,7 @@ impl Instance {
             unhealthy_after_ms: self.unhealthy_after_ms,
             delete_after_ms: self.delete_after_ms,
             own_beat_interval: self.own_beat_interval,
+            written: self.written,
             mark: AtomicU64::new(self.mark().packed()),
             last_beat: AtomicU64::new(self.last_beat().0),
             late: AtomicBool::new(false),
@@ -452,6 +487,23 @@ mod tests {
     fn an_instance_stays_small() {
         // With the two counts of its Arc it fits the allocator's class of 160 bytes.
         assert!(size_of::<Instance>() <= 144, "{}", size_of::<Instance>());
+    }
+
+    #[test]
+    fn the_stamp_of_the_description_stays_when_the_health_changes() {
+        let described = Description::new("10.0.0.2", 80, "DEFAULT");
+        let mut instance = Instance::new(described, InstanceId::Simple, Millis(1));
+        for written in [1, 5, u64::from(u32::MAX), 1 << 32, 1_795_982_718_087, HIGHEST_STAMP - (1 << 32)] {
+            instance.set_stamp(written);
+            assert_eq!((instance.written(), instance.stamp()), (written, written));
+            for later in [0, 1, 40 * 24 * 3_600 * 1_000] {
+                instance.set_mark(Mark { stamp: written + later, healthy: false });
+                assert_eq!((instance.copy().written(), instance.stamp()), (written, written + later));
+            }
+        }
+        instance.set_stamp(9);
+        instance.set_written(7);
+        assert_eq!((instance.written(), instance.stamp()), (7, 9));
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl Merging<'_> {
                 Ordering::Less => self.merged.ours_is_newer = true,
                 Ordering::Equal => {}
                 Ordering::Greater if record(&told, told.healthy()) == record(&known, mark.healthy) => {
-                    self.draft.mark(&known, told.mark());
+                    self.draft.restamp(&known, &told);
                 }
                 Ordering::Greater => self.put(told),
             }
@@ -222,7 +222,14 @@ impl Merging<'_> {
                 self.merged.ours_is_newer = true;
             } else if is_contradicted(&told, &known, self.now) {
                 let stamp = self.draft.local_stamp();
-                self.draft.mark(&known, Mark { stamp, ..mark });
+                if told.written > known.written() {
+                    // Of a later description than is known here: the known one is better than none.
+                    let mut anew = known.copy();
+                    anew.set_stamp(stamp);
+                    self.draft.put_stamped(anew);
+                } else {
+                    self.draft.mark(&known, Mark { stamp, ..mark });
+                }
                 self.merged.refuted = true;
             } else {
                 self.draft.bury(told);

@@ -233,6 +233,45 @@ fn the_later_beat_counts_whoever_wins() {
     assert!(!node.service().hear_beat(&key("c"), NOW));
 }
 
+/// Two nodes with the same instance; the second one's clock is ahead, and it finds the instance ill.
+fn healthy_and_ill() -> (Node, Node) {
+    let (one, other) = (Node::new(1_000_000), Node::new(2_000_000));
+    one.register("a", 1.0);
+    other.merge(one.entries(None), true);
+    other.registry.set_health(&other.service(), NOW, |_| Some(false));
+    (one, other)
+}
+
+#[test]
+fn health_that_was_found_without_knowing_of_a_leave_does_not_undo_it() {
+    let (one, other) = healthy_and_ill();
+    one.deregister("a");
+    let told = other.entries(None);
+    assert!(told[0].stamp() > one.entries(None)[0].stamp());
+    assert_eq!(one.merge(told, true), Merged { ours_is_newer: true, ..MERGED });
+    assert!(other.merge(one.entries(None), true).changed);
+    assert_eq!((one.service().state().len(), other.service().state().len()), (0, 0));
+}
+
+#[test]
+fn nor_an_update_and_a_silence_undoes_what_it_knew_alone() {
+    for goes in [false, true] {
+        let (one, other) = healthy_and_ill();
+        one.register("a", 2.0);
+        if goes {
+            let service = other.service();
+            let all: Vec<_> = service.state().ephemeral.iter().cloned().collect();
+            assert_eq!(other.registry.remove_silent(&service, &all, NOW, |_| true), 1);
+        }
+        assert!(one.merge(other.entries(None), true).ours_is_newer);
+        other.merge(one.entries(None), true);
+        for node in [one, other] {
+            let weights: Vec<_> = node.service().state().ephemeral.iter().map(|one| one.weight).collect();
+            assert_eq!(weights, [2.0], "{goes}");
+        }
+    }
+}
+
 #[test]
 fn what_news_of_beats_take_refutes_no_silence() {
     for (known_ms, refuted) in [(29_990, false), (27_001, false), (26_999, true), (1_000, true)] {

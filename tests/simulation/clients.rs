@@ -207,7 +207,7 @@ impl Client {
                     fact.turn(Will::Left(now, by), now);
                 } else {
                     if errand.wish != Wish::Beat {
-                        fact.acked = (self.version, now);
+                        fact.acked = (self.version, now, by);
                     }
                     fact.acknowledge(Ack { at: now, via, by });
                     self.next_beat = now + self.interval;

@@ -628,7 +628,12 @@ impl Judge {
                             let text = format!("{node} doesn't show {instance}, which beats");
                             self.accuse(scene.now, "unequal", service, text);
                         }
-                        Some(seen) if !seen.healthy || seen.version < fact.acked.0 => {
+                        // Who took it may have ended alone.
+                        Some(seen)
+                            if !seen.healthy
+                                || seen.version < fact.acked.0
+                                    && self.watched[fact.acked.2].started < fact.acked.1 =>
+                        {
                             let text =
                                 format!("{node} shows {seen:?}, version {} was acknowledged", fact.acked.0);
                             self.accuse(scene.now, "unequal", service, text);

@@ -46,6 +46,7 @@ impl Datum {
             Shown::Alive(instance, mark) => {
                 let mut copy = instance.copy();
                 copy.set_stamp(mark.stamp);
+                copy.set_written(instance.written_under(mark));
                 copy.set_healthy(mark.healthy);
                 Told::Alive { instance: copy, age_ms: now.since(instance.last_beat()) }
             }

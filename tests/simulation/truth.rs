@@ -51,8 +51,8 @@ pub struct Fact {
     pub version: u32,
     /// The first version of this life.
     pub first_version: u32,
-    /// The version that was last acknowledged, and when.
-    pub acked: (u32, At),
+    /// The version that was last acknowledged, when, and by whom.
+    pub acked: (u32, At, NodeId),
 }
 
 impl Default for Fact {
@@ -66,7 +66,7 @@ impl Default for Fact {
             born: NEVER,
             version: 0,
             first_version: 0,
-            acked: (0, 0),
+            acked: (0, 0, 0),
         }
     }
 }
