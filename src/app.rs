@@ -160,7 +160,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     let cp = open_store(&settings, &applied, &mut signals).await?;
     let cp = if membership.has_members() { cp.among_members() } else { cp };
     membership.tell_of_persistent(&applied.registry);
-    let running = start(&settings, logs, doors, membership, applied, changes, cp);
+    let running = start(&settings, logs, doors, membership, applied, &changes, cp);
     Ok(running.until_told(async || signals.next().await).await?)
 }
 
@@ -237,7 +237,7 @@ fn start(
     doors: Doors,
     membership: Membership,
     applied: Applied,
-    changes: Arc<Changes>,
+    changes: &Arc<Changes>,
     cp: cp::Handle,
 ) -> Running {
     let Doors { listener, port, own: found, packets, node } = doors;
@@ -245,13 +245,13 @@ fn start(
     let mut tasks = Tasks::new(stopped.clone());
     let exchange = membership.protocol(&applied.registry, &applied.clock, settings, node.boot);
     let distro = exchange.as_ref().map(|exchange| exchange.distro.clone());
-    let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, &changes, &distro, settings);
+    let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, changes, &distro, settings);
     let push = Push::new(&settings.push);
     let pushing = push::Sender {
         push: push.clone(),
         clock: applied.clock.clone(),
         registry: Arc::clone(&applied.registry),
-        changes: Arc::clone(&changes),
+        changes: Arc::clone(changes),
         switches: Arc::clone(&applied.switches),
         socket: packets,
     };
@@ -291,7 +291,7 @@ fn start(
         .map(|exchange| membership::ring(&membership, exchange, &api.clock) as Arc<dyn Ring>);
     let forwarder = stack::forwarder(&api, Ownership::new(ring, With::of(&api)));
     let leaving = exchange.clone().map(|exchange| (exchange, membership.cluster.clone()));
-    membership::spawn(membership, exchange.as_ref(), &forwarder, &changes, &mut tasks, &stopped);
+    membership::spawn(membership, exchange.as_ref(), &forwarder, changes, &mut tasks, &stopped);
     let server = Server {
         service: stack::v1::<Incoming>(api, limits, forwarder),
         table: Arc::new(Table::new(context_path).with_prometheus(settings.server.prometheus_endpoint)),

@@ -203,14 +203,7 @@ mod tests {
                 "persistent data: c:1 holds 3 instances and services that aren't shared",
             ]
         );
-        let counts = MemberCounts {
-            up: 1,
-            suspicious: 1,
-            down: 1,
-            nacre: 1,
-            ring: 2,
-            ..Default::default()
-        };
+        let counts = MemberCounts { up: 1, suspicious: 1, down: 1, nacre: 1, ring: 2, ..Default::default() };
         assert_eq!(MemberCounts::of(&roster.view()), counts);
     }
 
