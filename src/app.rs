@@ -160,7 +160,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     let cp = open_store(&settings, &applied, &mut signals).await?;
     let cp = if membership.has_members() { cp.among_members() } else { cp };
     membership.tell_of_persistent(&applied.registry);
-    let running = start(&settings, logs, doors, membership, applied, changes, cp);
+    let running = start(&settings, logs, doors, membership, applied, &changes, cp);
     Ok(running.until_told(async || signals.next().await).await?)
 }
 
@@ -237,21 +237,21 @@ fn start(
     doors: Doors,
     membership: Membership,
     applied: Applied,
-    changes: Arc<Changes>,
+    changes: &Arc<Changes>,
     cp: cp::Handle,
 ) -> Running {
     let Doors { listener, port, own: found, packets, node } = doors;
-    let stopped = CancellationToken::new();
+    let (stopped, drain) = (CancellationToken::new(), node.drain.clone());
     let mut tasks = Tasks::new(stopped.clone());
     let exchange = membership.protocol(&applied.registry, &applied.clock, settings, node.boot);
     let distro = exchange.as_ref().map(|exchange| exchange.distro.clone());
-    let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, &changes, &distro, settings);
+    let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, changes, &distro, settings);
     let push = Push::new(&settings.push);
     let pushing = push::Sender {
         push: push.clone(),
         clock: applied.clock.clone(),
         registry: Arc::clone(&applied.registry),
-        changes: Arc::clone(&changes),
+        changes: Arc::clone(changes),
         switches: Arc::clone(&applied.switches),
         socket: packets,
     };
@@ -291,7 +291,7 @@ fn start(
         .map(|exchange| membership::ring(&membership, exchange, &api.clock) as Arc<dyn Ring>);
     let forwarder = stack::forwarder(&api, Ownership::new(ring, With::of(&api)));
     let leaving = exchange.clone().map(|exchange| (exchange, membership.cluster.clone()));
-    membership::spawn(membership, exchange.as_ref(), &forwarder, &changes, &mut tasks, &stopped);
+    membership::spawn(membership, exchange.as_ref(), &forwarder, changes, &mut tasks, &stopped);
     let server = Server {
         service: stack::v1::<Incoming>(api, limits, forwarder),
         table: Arc::new(Table::new(context_path).with_prometheus(settings.server.prometheus_endpoint)),
@@ -310,13 +310,16 @@ fn start(
         tracing::warn!(%error, "the ready line can't be written to stdout");
     }
     let drain_timeout = settings.drain_timeout;
-    Running { tasks, stopped, cp, leaving, drain_timeout, longest_stop: settings.stop_grace + AFTER_REQUESTS }
+    let longest_stop = settings.stop_grace + AFTER_REQUESTS;
+    Running { tasks, stopped, drain, cp, leaving, drain_timeout, longest_stop }
 }
 
 /// What runs until the process ends.
 struct Running {
     tasks: Tasks,
     stopped: CancellationToken,
+    /// Cancelled where the node is to leave and stop, as at a signal.
+    drain: CancellationToken,
     cp: cp::Handle,
     /// The members to be left in order.
     leaving: Option<(Exchange, Cluster)>,
@@ -325,11 +328,15 @@ struct Running {
 }
 
 impl Running {
-    /// Ready when all is in order after a signal came or a task failed, or when that takes too long.
+    /// Ready when all is in order after the node was told to stop or a task failed, or when that takes too long.
     async fn until_told(mut self, mut told: impl AsyncFnMut() -> Told) -> Result<(), EndError> {
         let failure = tokio::select! {
             told = told() => {
                 tracing::info!(signal = told.name(), "stopping: requests under way are finished");
+                None
+            }
+            () = self.drain.cancelled() => {
+                tracing::info!("drained from its own host; stopping: requests under way are finished");
                 None
             }
             error = self.tasks.failed() => {
@@ -457,7 +464,11 @@ mod tests {
         let stopped = CancellationToken::new();
         let mut tasks = Tasks::new(stopped.clone());
         tasks.spawn("sweeper", async { panic!("no beat") });
-        (Running { tasks, stopped, cp, leaving: None, drain_timeout: longest_stop, longest_stop }, folder)
+        let drain = CancellationToken::new();
+        (
+            Running { tasks, stopped, drain, cp, leaving: None, drain_timeout: longest_stop, longest_stop },
+            folder,
+        )
     }
 
     fn store<F: FnOnce() + Send + 'static>(

@@ -3,11 +3,12 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// Who uses whom. Everybody may use `base` and `config`; `app` and `cli` may use all.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("base", &[]),
     ("config", &[]),
     ("model", &[]),
     ("observe", &[]),
+    ("drain", &[]),
     ("cluster", &[]),
     ("distro", &["model", "cluster"]),
     ("cp", &["model"]),

@@ -1,10 +1,13 @@
 //! The command line: reads the words, loads the settings, hands over to the command.
 
-use std::{collections::BTreeMap, env, io, io::Write as _, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, env, io, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{self, Loaded, SettingError, Sources};
+use crate::{
+    config::{self, Loaded, SettingError, Sources},
+    drain,
+};
 
 /// A naming server that speaks the HTTP API of Nacos 1.x.
 ///
@@ -27,6 +30,24 @@ enum Command {
     /// taken, an occupied port or an unreadable data folder ends it at once with exit code 1 and the
     /// reason on stderr.
     Serve(ServeArgs),
+
+    /// Let the node that runs on this host leave its cluster in order, then stop.
+    ///
+    /// Others get what they lack and own what it owned before its port is shut, as at a SIGTERM. A node
+    /// that serves alone just stops. Ends with exit code 0 when the port is shut; 1 where the node wasn't
+    /// told, and goes on; 3 where it was told and still takes connections when the time is over.
+    Drain(DrainArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+struct DrainArgs {
+    /// Where the node listens; a path behind it is of no account. Without a port: 8848.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8848")]
+    url: String,
+
+    /// How long to wait at most. The node itself takes nacre.drain.timeout-ms for leaving.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
 }
 
 #[derive(Args, Clone, Debug, Default)]
@@ -62,6 +83,9 @@ struct ServeArgs {
 pub fn run(serve: impl FnOnce(Loaded) -> ExitCode) -> ExitCode {
     let cli = Cli::parse();
     let arguments = match cli.command {
+        Some(Command::Drain(DrainArgs { url, timeout })) => {
+            return drain::run(&url, Duration::from_secs(timeout));
+        }
         Some(Command::Serve(arguments)) => arguments,
         None => cli.serve,
     };
@@ -108,6 +132,7 @@ mod tests {
         let cli = Cli::try_parse_from(["nacre"].iter().chain(words)).expect("known words");
         match cli.command {
             Some(Command::Serve(arguments)) => arguments,
+            Some(Command::Drain(_)) => panic!("it drains"),
             None => cli.serve,
         }
     }
@@ -128,6 +153,20 @@ mod tests {
             assert_eq!(arguments.set, ["a=b", "c=d=e"]);
         }
         assert_eq!(parse(&[]).config, None);
+    }
+
+    #[test]
+    fn a_node_on_this_host_is_drained_unless_another_is_named() {
+        let drained = |words: &[&str]| match Cli::try_parse_from(["nacre", "drain"].iter().chain(words))
+            .expect("known words")
+            .command
+        {
+            Some(Command::Drain(DrainArgs { url, timeout })) => (url, timeout),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(drained(&[]), ("http://127.0.0.1:8848".into(), 30));
+        assert_eq!(drained(&["--url", "http://a:1", "--timeout", "5"]), ("http://a:1".into(), 5));
+        assert!(Cli::try_parse_from(["nacre", "drain", "--timeout", "0"]).is_err());
     }
 
     #[test]

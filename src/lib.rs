@@ -18,6 +18,8 @@ pub mod config;
 pub mod cp;
 // Ephemeral data as peers exchange it.
 pub mod distro;
+// The command that tells a running node to leave and stop.
+pub mod drain;
 // Who is alive.
 pub mod health;
 // Wires what a node with members has beside one that serves alone.

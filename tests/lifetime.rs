@@ -7,6 +7,7 @@ mod support;
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -60,6 +61,21 @@ fn a_stop_ends_idle_connections_at_once() {
     let (status, home) = server.stop();
     assert!(status.success());
     assert!(!home.stderr().contains("cut off"), "{}", home.stderr());
+}
+
+#[test]
+fn a_server_that_is_drained_ends_like_one_that_is_terminated() {
+    let server = Server::start();
+    let drain = |timeout: &str| {
+        let words = ["drain", "--url", server.url(), "--timeout", timeout];
+        Command::new(env!("CARGO_BIN_EXE_nacre")).args(words).env_clear().output().unwrap()
+    };
+    let drained = drain("30");
+    assert!(drained.status.success(), "{drained:?}");
+    assert_eq!(drain("30").status.code(), Some(1), "it listens no more");
+    let (status, home) = server.ended();
+    assert!(status.success(), "{status}\n{}", home.stderr());
+    assert!(home.stderr().contains("drained from its own host; stopping"), "{}", home.stderr());
 }
 
 #[test]

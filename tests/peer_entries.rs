@@ -321,6 +321,26 @@ async fn a_node_without_members_lists_itself() {
 }
 
 #[tokio::test]
+async fn nobody_but_the_own_host_drains_a_node() {
+    let mut node = serving().await;
+    for (caller, header, status) in [
+        // A member of another host neither.
+        ("10.0.0.2:5", "x", 403),
+        ("192.0.2.1:5", "x", 403),
+        ("127.0.0.1:5", "via", 403),
+        ("127.0.0.1:5", "x-real-ip", 403),
+        ("127.0.0.1:5", "x", 200),
+        ("[::1]:5", "x", 200),
+    ] {
+        node.caller = caller.parse().unwrap();
+        let mut request = node.request("PUT", "", &[(header, "a")]);
+        *request.uri_mut() = "/nacre/drain".parse().unwrap();
+        let (told, text) = read(node.send(request).await).await;
+        assert_eq!(told, status, "{caller} {header}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn who_is_responsible_is_told_by_the_ring() {
     let mut node = serving().await;
     let names: Vec<String> = (0..40).map(|number| format!("a{number}")).collect();

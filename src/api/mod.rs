@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod console;
 pub mod core;
 pub mod distro;
+pub mod drain;
 mod heads;
 pub mod health;
 pub mod instance;

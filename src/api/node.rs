@@ -5,6 +5,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use tokio_util::sync::CancellationToken;
+
 use super::{auth::Tokens, reply::Refusal};
 use crate::base::machine::Machine;
 
@@ -19,6 +21,8 @@ pub struct Node {
     pub machine: Machine,
     /// Signs what a login gets.
     pub tokens: Tokens,
+    /// Cancelled when somebody on the own host wants the node to leave its members and stop.
+    pub drain: CancellationToken,
 }
 
 impl Node {
@@ -30,7 +34,8 @@ impl Node {
         let mut boot = [0; 8];
         getrandom::getrandom(&mut boot)?;
         let boot = u64::from_le_bytes(boot);
-        Ok(Self { started_ms, boot, machine: Machine::default(), tokens: Tokens::new()? })
+        let (machine, tokens, drain) = (Machine::default(), Tokens::new()?, CancellationToken::new());
+        Ok(Self { started_ms, boot, machine, tokens, drain })
     }
 }
 
@@ -51,12 +56,18 @@ pub fn split_address(address: &str) -> Option<(&str, u16)> {
 /// 403.
 pub fn check_own_host(peer: SocketAddr) -> Result<(), Refusal> {
     let caller = peer.ip().to_canonical();
-    if caller.is_loopback() || own_addresses().contains(&caller) {
+    if is_of_own_host(caller) {
         return Ok(());
     }
     Err(Refusal::forbidden(format_args!(
         "this server has no peers, so the entries of the peer protocol answer callers from its own host only, not {caller}"
     )))
+}
+
+/// Whether a caller of this address is on the own host.
+#[must_use]
+pub fn is_of_own_host(caller: IpAddr) -> bool {
+    caller.is_loopback() || own_addresses().contains(&caller)
 }
 
 /// The addresses of the host's interfaces as they are now; none where the system doesn't tell.

@@ -11,8 +11,8 @@ use http::{Method, Request};
 use nacre_middleware::Facts;
 
 use super::{
-    Api, V1Call, auth, beat, catalog, cluster, console, core, distro, heads, health, instance, legacy, list,
-    member, metadata_batch, nacre, observe, operator, push_state, raft,
+    Api, V1Call, auth, beat, catalog, cluster, console, core, distro, drain, heads, health, instance, legacy,
+    list, member, metadata_batch, nacre, observe, operator, push_state, raft,
     reply::{Refusal, Reply},
     service, subscribers, unrouted, web,
 };
@@ -230,6 +230,7 @@ static ROUTES: &[Route] = &[
     of_peers(outside(Method::PUT, "/nacre/peer/verify", Now(nacre::verify))),
     of_peers(outside(Method::PUT, "/nacre/peer/keys", Now(nacre::keys))),
     of_peers(outside(Method::PUT, "/nacre/peer/ask", Now(nacre::ask))),
+    outside(Method::PUT, "/nacre/drain", Now(drain::drain)),
     outside(Method::GET, "/livez", Now(observe::livez)),
     outside(Method::GET, "/readyz", Now(observe::readyz)),
     outside(Method::GET, "/metrics", Waits(observe::metrics)),

@@ -108,7 +108,7 @@ impl Handle {
     }
 
     /// The same for a node with members, which don't hear of persistent data yet: every change of them is refused
-    /// ([`WriteError::Members`]) rather than accepted here alone, also one that finds nothing to change here.
+    /// (`WriteError::Members`) rather than accepted here alone, also one that finds nothing to change here.
     #[must_use]
     pub fn among_members(self) -> Self {
         Self { alone: false, ..self }
@@ -117,7 +117,7 @@ impl Handle {
     /// Whether persistent data may be changed at all.
     ///
     /// # Errors
-    /// [`WriteError::Members`].
+    /// `WriteError::Members`.
     pub fn check_alone(&self) -> Result<(), WriteError> {
         if self.alone { Ok(()) } else { Err(WriteError::Members) }
     }

@@ -7,6 +7,7 @@ mod poller_tests;
 mod quick;
 mod relay_tests;
 mod scripted;
+mod sight;
 mod standalone;
 mod support;
 mod truth_tests;

@@ -196,6 +196,14 @@ mod tests {
     }
 
     #[test]
+    fn the_example_is_a_list_and_one_for_members_of_1_x_too() {
+        let example = include_str!("../../../conf/cluster.conf.example");
+        let List { members, notes } = List::parse(example).unwrap();
+        assert_eq!(members, ["10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"].map(Address::new));
+        assert!(notes.is_empty() && example.lines().all(|line| !line.trim().is_empty()));
+    }
+
+    #[test]
     fn what_is_no_address_is_told_with_its_line() {
         for (text, part, reason) in [
             ("10.0.0.1:abc", "10.0.0.1:abc", "the port is no number from 1 to 65535"),
