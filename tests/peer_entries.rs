@@ -52,6 +52,8 @@ async fn cluster(standing: Standing) -> Cluster {
     let found = lookup::find(&settings, at(OWN)).await.unwrap().unwrap();
     let (cluster, _) = Cluster::new(found, &settings, Clock::set(1_796_000_000_000));
     cluster.reported(&nacre(B), Millis(0));
+    // Among Nacre nodes a report alone makes nobody an owner.
+    cluster.answered(&at(B), Millis(0));
     match standing {
         Standing::Removed => cluster.drop_members(&[at(OWN)]),
         standing => cluster.set_standing(standing),
@@ -339,6 +341,13 @@ async fn who_is_responsible_is_told_by_the_ring() {
     let metrics = get(&mut node, "/v1/ns/operator/metrics").await;
     assert_eq!(metrics["serviceCount"], 40);
     assert_eq!(metrics["responsibleServiceCount"], own);
+    let counts = async |node: &mut Node<_>, set: &str| {
+        let names = get(node, &format!("/v1/ns/service/names?responsibleOnly={set}")).await;
+        let doms = get(node, &format!("/v1/ns/api/allDomNames?responsibleOnly={set}")).await;
+        (names["services"]["public"].as_array().unwrap().len(), doms["count"].clone())
+    };
+    assert_eq!(counts(&mut node, "true").await, (own, own.into()));
+    assert_eq!(counts(&mut node, "false").await, (40, 40.into()));
     assert_eq!(
         ask(&mut node, "PUT", "/v1/ns/operator/switches?entry=distro&value=false&debug=true", "").await.0,
         200

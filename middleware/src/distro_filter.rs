@@ -82,6 +82,8 @@ pub enum Whose {
     Ours,
     /// A member's.
     Theirs(Target),
+    /// The Nacre member's that has passed it on: each of the two takes the other for the owner.
+    Senders(Target),
 }
 
 /// Adds [`DistroFilter`] to a stack.

@@ -74,6 +74,12 @@ where
         let Addressed { call, whose, hops } = addressed;
         let target = match whose {
             Whose::Theirs(target) => target,
+            Whose::Senders(target) => {
+                let (inner, forwarder) = (self.take_inner(), self.forwarder.clone());
+                return Either::Right(
+                    async move { Ok(forwarder.settle(inner, call, &target).await) }.boxed(),
+                );
+            }
             Whose::Ours if hops > 0 => return self.prepared(call),
             Whose::Ours | Whose::Plain => return Either::Left(self.inner.call(call)),
         };

@@ -8,6 +8,7 @@
 //! | the peer is suspect or open, all members are Nacre | this node stands in for it |
 //! | the peer is open, some member is 1.x | 503, but for one write a second, which is sent |
 //! | as many as may are under way | 503 |
+//! | it comes from the peer that owns it, which takes this node for the owner | done here; if some member is 1.x also pushed to all |
 //! | the peer says that it isn't the owner | all Nacre: 503; else done here and pushed to all members |
 //! | the peer says that it came too late | all Nacre: this node stands in for it; else 503 |
 //!
@@ -98,7 +99,7 @@ pub trait Writes<F>: Ownership<F> + Parameters<F> {
 /// Why this node does a write that is another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StandIn {
-    /// The owner doesn't answer; all members are Nacre and merge what both do.
+    /// The owner doesn't answer, or sent it here; all members are Nacre and merge what both do.
     Deputy,
     /// Two members disagree about the owner, and some member is 1.x: it must be pushed to all, whoever owns it.
     Disagreement,
@@ -275,7 +276,10 @@ where
         for _ in 0..MOST_SENDS {
             match self.send(&call, &target, hops.saturating_add(1)).await {
                 Attempt::Answer(response, outcome) => return self.noted(response, outcome),
-                Attempt::StandIn(why) => return self.stand_in(inner, call, why).await,
+                Attempt::StandIn(why) => {
+                    let outcome = if why == StandIn::Deputy { Outcome::Deputy } else { Outcome::Settled };
+                    return self.stand_in(inner, call, why, outcome).await;
+                }
                 Attempt::Gone => self.members().refused(&target.address),
                 Attempt::ServesNobody => self.members().serves_nobody(&target.address),
             }
@@ -295,7 +299,19 @@ where
         response
     }
 
-    async fn stand_in<F, S>(&self, inner: S, call: Call<F>, why: StandIn) -> V1Response
+    /// Does a write here that a Nacre peer has passed on, and that is that peer's as this node sees it: sent back, it
+    /// would only come again.
+    pub(crate) async fn settle<F, S>(&self, inner: S, call: Call<F>, sender: &Target) -> V1Response
+    where
+        M: Writes<F>,
+        S: Service<Call<F>, Response = V1Response, Error = Infallible>,
+    {
+        self.members().note(Note::Disagrees(&sender.address));
+        let why = if sender.all_nacre { StandIn::Deputy } else { StandIn::Disagreement };
+        self.stand_in(inner, call, why, Outcome::Settled).await
+    }
+
+    async fn stand_in<F, S>(&self, inner: S, call: Call<F>, why: StandIn, outcome: Outcome) -> V1Response
     where
         M: Writes<F>,
         S: Service<Call<F>, Response = V1Response, Error = Infallible>,
@@ -305,7 +321,6 @@ where
         if let Some(then) = then.filter(|_| response.status().is_success()) {
             then();
         }
-        let outcome = if why == StandIn::Deputy { Outcome::Deputy } else { Outcome::Settled };
         self.noted(response, outcome)
     }
 

@@ -540,6 +540,25 @@ async fn a_nacre_peers_request_goes_on_with_one_hop_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_would_go_back_to_its_sender_is_done_here() {
+    for (hops, all_nacre, why) in [("1", true, "Deputy"), ("2", true, "Deputy"), ("1", false, "Disagreement")]
+    {
+        let headers = [
+            ("user-agent", "Nacos-Server:v1.4.8"),
+            ("x-nacre-peer", "1"),
+            ("x-nacre-hops", hops),
+            ("request-source", OTHER),
+        ];
+        let node = Node::new(Cluster::new([peer(OTHER, true, all_nacre)]), |_| OK);
+        assert_eq!(node.send_with(&headers).await, (200, "done here".into()));
+        assert!(node.wire.targets().is_empty());
+        let why = format!("stands in: {why}");
+        let happened = [&format!("Disagrees({OTHER:?})"), &*why, "done PUT", "pushed", "Outcome(Settled)"];
+        assert_eq!(node.cluster.happened(), happened);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_peer_passed_on_to_us_waits_for_what_the_peer_knows() {
     let headers = [("user-agent", "Nacos-Server:v1.4.8"), ("x-nacre-peer", "1"), ("x-nacre-hops", "1")];
     let node = Node::new(Cluster::preparing([Owner::Here], true), |_| OK);

@@ -2,7 +2,8 @@
 //!
 //! A node that gets a peer's request for a service that it doesn't own sees the cluster otherwise than that peer. A 1.x
 //! peer is told so with a 400, as it expects. A Nacre peer counts hops, so that its request may go on once more: two
-//! nodes seldom disagree for longer than a request takes.
+//! nodes seldom disagree for longer than a request takes. What would go back to the peer that it comes from is marked,
+//! to be done here.
 //!
 //! The headers of Nacre's own count for proven peers alone: of anybody else they are taken away here, and inner layers
 //! and endpoints may believe those that are left. A peer's request gets back the agent of the client that sent it.
@@ -120,16 +121,17 @@ where
         if addressed.whose == Whose::Plain {
             return Either::Left(self.inner.call(addressed));
         }
-        let call = &mut addressed.call;
-        let is_theirs = matches!(addressed.whose, Whose::Theirs(_));
+        let Addressed { call, whose, hops } = &mut addressed;
+        let is_theirs = matches!(whose, Whose::Theirs(_));
         let refused = match self.sender(call) {
-            Sender::Nacre { hops } => {
-                addressed.hops = hops;
+            Sender::Nacre { hops: passed } => {
+                *hops = passed;
                 let is_late = self.is_late(call);
                 restore_agent(&mut call.head.headers);
+                let is_senders = call_back(whose, &call.head.headers);
                 match is_late {
                     true => Some(Refused::Late),
-                    false => (is_theirs && hops >= MOST_HOPS).then_some(Refused::Hops),
+                    false => (is_theirs && !is_senders && passed >= MOST_HOPS).then_some(Refused::Hops),
                 }
             }
             Sender::Server => is_theirs.then_some(Refused::Redirect),
@@ -204,6 +206,18 @@ impl<S, G> LoopGuard<S, G> {
     }
 }
 
+/// Marks a call that would go back to whom it comes from; tells whether it is one.
+fn call_back(whose: &mut Whose, headers: &HeaderMap) -> bool {
+    let source = headers.get(&SOURCE).map(HeaderValue::as_bytes);
+    match whose {
+        Whose::Theirs(target) if source == Some(target.address.as_bytes()) => {
+            *whose = Whose::Senders(target.clone());
+            true
+        }
+        _ => false,
+    }
+}
+
 /// A number that isn't one counts as the most.
 fn hops(headers: &HeaderMap) -> u8 {
     let text = headers.get(&HOPS).and_then(|hops| hops.to_str().ok());
@@ -267,7 +281,7 @@ mod tests {
             response
         }
         fn note_refusal(&self, _: &Call<Write>, why: Refused) {
-            self.refused.send(why).unwrap();
+            let _ = self.refused.send(why);
         }
     }
 
@@ -375,6 +389,42 @@ mod tests {
         }
         let without_agent = [NACRE[0], NACRE[1], ("x-nacre-hops", "1")];
         assert_eq!(send(&Whose::Ours, 1, &without_agent).await, passed(1, &[("x-nacre-hops", "1")]));
+    }
+
+    #[tokio::test]
+    async fn what_would_go_back_to_its_sender_is_marked_whatever_its_hops() {
+        for (source, hops, whose) in [
+            ("10.0.0.2:8848", "1", "senders"),
+            ("10.0.0.2:8848", "2", "senders"),
+            ("10.0.0.3:8848", "1", "theirs"),
+            ("10.0.0.3:8848", "2", "refused"),
+        ] {
+            let inner = service_fn(async |addressed: Addressed<Write>| {
+                let whose = match addressed.whose {
+                    Whose::Senders(_) => "senders",
+                    Whose::Theirs(_) => "theirs",
+                    Whose::Ours | Whose::Plain => "ours",
+                };
+                Ok::<_, Infallible>(Response::new(V1Body::sized(whose)))
+            });
+            let guard = Trusting { now_ms: 0, refused: mpsc::channel().0 };
+            let mut request = Request::put("/");
+            for (name, value) in NACRE.iter().chain(&[("x-nacre-hops", hops), ("request-source", source)]) {
+                request = request.header(*name, *value);
+            }
+            let head = request.body(()).unwrap().into_parts().0;
+            let peer = SocketAddr::from(([10, 0, 0, 9], 1));
+            let call = Call { head, body: Bytes::new(), peer, facts: Write };
+            let addressed = Addressed { call, whose: theirs(), hops: 0 };
+            let layer = LoopGuardLayer::new(guard);
+            let response = layer.layer(inner).oneshot(addressed).await.unwrap();
+            let said = if response.status() == 503 {
+                "refused"
+            } else {
+                std::str::from_utf8(response.body().bytes()).unwrap()
+            };
+            assert_eq!(said, whose, "{source} {hops}");
+        }
     }
 
     #[tokio::test]

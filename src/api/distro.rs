@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     base::json,
-    cluster::{Address, Standing},
+    cluster::{Address, Standing, member::PROTOCOL, peer::PEER_HEADER},
     distro::{
         Distro,
         accept::{AcceptError, accept},
@@ -128,7 +128,11 @@ fn whole(service: &Service, state: Arc<State>) -> Outgoing {
 fn octets(api: &Api, data: &[Outgoing], dialect: Dialect) -> Reply {
     let json = json::to_bytes(&ShownData { data, dialect, at: api.clock.reading() });
     let media_type = HeaderValue::from_static("application/octet-stream");
-    Reply::Whole(Box::new(reply::typed_response(StatusCode::OK, media_type, V1Body::sized(json))))
+    let mut answer = reply::typed_response(StatusCode::OK, media_type, V1Body::sized(json));
+    if dialect == Dialect::Nacre {
+        answer.headers_mut().insert(PEER_HEADER, HeaderValue::from(PROTOCOL));
+    }
+    Reply::Whole(Box::new(answer))
 }
 
 /// PUT checksum: a member of 1.x says what it is responsible for. Without members there is nothing to compare.

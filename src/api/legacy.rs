@@ -48,10 +48,13 @@ const LAST_SIMPLE_DNS: Version = Version(1, 0, 1);
 
 /// GET allDomNames: the names of all services without their groups, by namespace.
 ///
-/// `responsibleOnly` leaves out what other nodes are responsible for: nothing, on a node that is alone.
+/// `responsibleOnly` leaves out what other members are responsible for; nothing, on a node that serves alone.
 pub fn all_dom_names(api: &Api, call: &V1Call) -> Outcome {
-    let agent = Agent::of(&call.head.headers);
-    let mut doms = Doms::of(&api.registry);
+    let (agent, params) = (Agent::of(&call.head.headers), Params::of(call));
+    // As a class of Java's reads it: nothing else is true, and nothing is wrong.
+    let responsible_only =
+        params.get("responsibleOnly").is_some_and(|text| text.eq_ignore_ascii_case("true"));
+    let mut doms = Doms::of(&api.registry, api.shows(responsible_only));
     if agent.text.starts_with("Nacos-DNS") && agent.version()? <= LAST_SIMPLE_DNS {
         let doms = doms.take(DEFAULT_NAMESPACE);
         return Ok(Reply::json(&Counted { count: doms.len(), doms }));
@@ -70,11 +73,14 @@ struct Counted<T> {
 struct Doms(Vec<(String, Vec<String>)>);
 
 impl Doms {
-    fn of(registry: &Registry) -> Self {
+    /// The names that `shown` lets through; a namespace stands there even where it lets none through.
+    fn of(registry: &Registry, shown: impl Fn(&str) -> bool) -> Self {
         let mut found = BTreeMap::<String, Vec<String>>::new();
         registry.for_each(|service| {
             let names = found.entry(service.key.namespace.to_string()).or_default();
-            names.push(service_part(&service.key.name).to_string());
+            if shown(&service.key.name) {
+                names.push(service_part(&service.key.name).to_string());
+            }
         });
         for names in found.values_mut() {
             // Groups aren't told apart, so the same name may have come several times.

@@ -45,10 +45,13 @@ use nacre_middleware::Call;
 
 use crate::{
     base::clock::Clock,
-    cluster::{Cluster, Doorkeeper, Peers},
+    cluster::{Cluster, Doorkeeper, Peers, View},
     config::Settings,
     cp,
-    distro::Distro,
+    distro::{
+        Distro,
+        mapper::{self, Owner},
+    },
     model::{Registry, namespaces::Namespaces, registry::Place, switches::Switchboard},
     push::Push,
 };
@@ -88,6 +91,21 @@ pub struct Api {
     pub node: node::Node,
     /// What a person sees of the server.
     pub sight: observe::Sight,
+}
+
+impl Api {
+    /// Who answers for the service with this grouped name, as `view` has it; this node for all while the switch
+    /// `distroEnabled` is off.
+    #[must_use]
+    pub fn owner<'v>(&self, view: &'v View, name: &str) -> Owner<'v> {
+        if self.switches.load().distro_enabled { mapper::owner(view, name) } else { Owner::Here }
+    }
+
+    /// Says of grouped names whether a list is to show them that may be limited to what this node answers for.
+    pub fn shows(&self, responsible_only: bool) -> impl Fn(&str) -> bool {
+        let view = self.cluster.view();
+        move |name| !responsible_only || self.owner(&view, name) == Owner::Here
+    }
 }
 
 /// The namespace and the checked grouped name that a request is about.

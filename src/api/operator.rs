@@ -17,7 +17,7 @@ use crate::{
     base::java,
     cluster::{Address, View, document::Document},
     cp::{Change, Scope},
-    distro::mapper::{self, Owner},
+    distro::mapper::Owner,
     model::{
         registry::Place,
         switches::{SwitchError, Switches},
@@ -91,12 +91,11 @@ pub fn metrics(api: &Api, _: &V1Call) -> Outcome {
     let (mut services, mut instances) = (0, 0);
     let (mut own_services, mut own_instances) = (0, 0);
     let view = api.cluster.view_guard();
-    let owns_all = !api.switches.load().distro_enabled;
     api.registry.for_each(|service| {
         let count = service.state().len();
         services += 1;
         instances += count;
-        if owns_all || mapper::owner(&view, &service.key.name) == Owner::Here {
+        if api.owner(&view, &service.key.name) == Owner::Here {
             own_services += 1;
             own_instances += count;
         }
@@ -164,8 +163,7 @@ pub fn distro_server(api: &Api, call: &V1Call) -> Outcome {
 
 /// The address of a service's owner; empty where there is none.
 fn responsible<'a>(api: &'a Api, view: &'a View, name: &str) -> &'a str {
-    match mapper::owner(view, name) {
-        _ if !api.switches.load().distro_enabled => &api.own_address,
+    match api.owner(view, name) {
         Owner::Here => &api.own_address,
         Owner::Peer(address) => address.as_str(),
         Owner::Nobody => "",

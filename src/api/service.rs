@@ -234,15 +234,14 @@ struct Names {
 pub fn names(api: &Api, call: &V1Call) -> Outcome {
     let params = Params::of(call);
     let namespace = Some(params.typed_or("namespaceId", "")).filter(|id| !id.trim().is_empty());
-    // A node that has no peers is responsible for everything.
-    let _ = params.typed_boolean("responsibleOnly")?;
+    let shown = api.shows(params.typed_boolean("responsibleOnly")?);
     let pattern = NamePattern::anywhere(params.typed_or("expr", ""))?;
     let mut services: BTreeMap<Arc<str>, BTreeSet<String>> = BTreeMap::new();
     api.registry.for_each(|service| {
         let ServiceKey { namespace: id, name } = &service.key;
         if namespace.is_none_or(|wanted| *wanted == **id) {
             let names = services.entry(Arc::clone(id)).or_default();
-            if pattern.matches(name) {
+            if pattern.matches(name) && shown(name) {
                 names.insert(service_part(name).into());
             }
         }

@@ -4,6 +4,7 @@ pub mod burst;
 pub mod client;
 pub mod clock;
 pub mod connector;
+pub mod hash;
 pub mod jackson;
 pub mod java;
 pub mod json;

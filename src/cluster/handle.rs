@@ -118,6 +118,11 @@ impl Cluster {
         }
     }
 
+    /// A member has shown in an answer that it is Nacre, before it was reported to.
+    pub fn shown_nacre(&self, address: &Address, protocol: u32) {
+        self.change(|roster| roster.shown_nacre(address, protocol));
+    }
+
     /// A call to a member was answered with `X-Nacre-State: starting`.
     pub fn heard_starting(&self, address: &Address, now: Millis) {
         self.change(|roster| roster.heard_starting(address, now));

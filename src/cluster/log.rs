@@ -36,7 +36,7 @@ fn tell_own(before: &View, after: &View) {
     match after.standing {
         standing if standing == before.standing => {}
         Standing::Removed => {
-            tracing::error!(%own, "this node is no longer in the list of members: it takes no writes");
+            tracing::error!(%own, "this node is no longer listed, here or by the members that answer: it takes no writes");
         }
         Standing::Comparing => tracing::warn!(%own, "this node stood still: looking at what it missed"),
         Standing::Starting => tracing::info!(%own, "in the list of members again: loading what they have"),

@@ -41,6 +41,15 @@ const SOURCE_HEADER: HeaderName = HeaderName::from_static("request-source");
 /// What the reference appends to a query.
 const READ_AS_SENT: &str = "encoding=UTF-8&nofix=1";
 
+/// All data of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllData {
+    /// A map of keys and data.
+    pub json: Bytes,
+    /// The number of its protocol, where it has shown that it is Nacre.
+    pub nacre: Option<u32>,
+}
+
 /// What a member says to a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportAnswer {
@@ -185,9 +194,11 @@ impl Peers {
     ///
     /// # Errors
     /// See [`PeerError`].
-    pub async fn all_data(&self, to: &Address) -> Result<Bytes, PeerError> {
+    pub async fn all_data(&self, to: &Address) -> Result<AllData, PeerError> {
         let call = self.get(&format!("/v1/ns/distro/datums?{READ_AS_SENT}"));
-        self.send(to, call, self.0.limits.load, MAX_SNAPSHOT.max(self.0.limits.max_data)).await
+        let max_answer = MAX_SNAPSHOT.max(self.0.limits.max_data);
+        let answer = self.send_whole(to, call, self.0.limits.load, max_answer).await?;
+        Ok(AllData { nacre: protocol_of(answer.headers()), json: answer.into_body() })
     }
 
     /// Tells a 1.x member the checksums of the services of a namespace that this node owns, health included. Where its

@@ -91,6 +91,8 @@ const OWN_PAUSE_MS: u64 = 3_000;
 pub struct Roster {
     own: Address,
     standing: Standing,
+    /// Removed by the others: they answer, and none of them lists the node, though its own list does.
+    disowned: bool,
     settings: RosterSettings,
     members: BTreeMap<Address, Seen>,
     /// Members that don't answer this node's forwards in time.
@@ -104,7 +106,8 @@ impl Roster {
     #[must_use]
     pub fn new(own: Address, settings: RosterSettings) -> Self {
         let (members, slow) = (BTreeMap::new(), Vec::new());
-        Self { own, standing: Standing::Starting, settings, members, slow, persistent: 0, asked: None }
+        let standing = Standing::Starting;
+        Self { own, standing, disowned: false, settings, members, slow, persistent: 0, asked: None }
     }
 
     /// The node itself.
@@ -129,19 +132,44 @@ impl Roster {
             self.members.entry(address.clone()).or_insert_with(|| Seen::new(now));
         }
         match (self.standing, listed.contains(&self.own)) {
-            (_, false) => self.standing = Standing::Removed,
-            (Standing::Removed, true) => {
-                self.standing = Standing::Starting;
-                self.members.values_mut().for_each(|member| member.answers = false);
-            }
+            (_, false) => (self.standing, self.disowned) = (Standing::Removed, false),
+            (Standing::Removed, true) if !self.disowned => self.start_anew(),
             (_, true) => {}
         }
+    }
+
+    /// A member again: what the others did meanwhile is loaded first.
+    fn start_anew(&mut self) {
+        (self.standing, self.disowned) = (Standing::Starting, false);
+        self.members.values_mut().for_each(|member| member.answers = false);
+    }
+
+    /// Looks at what the members that answer say of this node. One that none of them lists is none, whatever its own list
+    /// says: they go on without it, and what it wrote would come back with it. It goes on asking until one lists it.
+    fn judge_own(&mut self) {
+        let mut answering =
+            self.members.values().filter(|member| member.answers).filter_map(|member| member.knows_us);
+        match self.standing {
+            Standing::Serving => {
+                if answering.clone().next().is_some() && answering.all(|knows_us| !knows_us) {
+                    (self.standing, self.disowned) = (Standing::Removed, true);
+                }
+            }
+            Standing::Removed if self.disowned && answering.any(|knows_us| knows_us) => self.start_anew(),
+            _ => {}
+        }
+    }
+
+    /// Whether the node's own list has it, and nobody else's.
+    #[must_use]
+    pub fn is_disowned(&self) -> bool {
+        self.disowned
     }
 
     /// The addresses of the list, the own one among them while it is listed.
     #[must_use]
     pub fn listed(&self) -> Vec<Address> {
-        let own = (self.standing != Standing::Removed).then_some(&self.own);
+        let own = (self.standing != Standing::Removed || self.disowned).then_some(&self.own);
         let all: BTreeSet<&Address> = self.members.keys().chain(own).collect();
         all.into_iter().cloned().collect()
     }
@@ -204,6 +232,7 @@ impl Roster {
             member.in_flight = false;
             member.probed(probe, rules, now);
         }
+        self.judge_own();
     }
 
     /// Another call to a member was refused, or closed without a byte of an answer: nobody is there. It is reported to at
@@ -228,6 +257,14 @@ impl Roster {
             member.up("it answers");
         } else if member.state != MemberState::Up && !member.in_flight {
             member.due = now;
+        }
+    }
+
+    /// An answer has shown that the member is Nacre, though nothing was reported to it yet: who loads the data of others
+    /// must not serve as if they were of 1.x.
+    pub fn shown_nacre(&mut self, address: &Address, protocol: u32) {
+        if let Some(member) = self.members.get_mut(address) {
+            member.nacre = Some(protocol);
         }
     }
 
@@ -351,7 +388,7 @@ impl Roster {
             knows_us: None,
             is_own: true,
         };
-        let own = (self.standing != Standing::Removed).then_some(own);
+        let own = (self.standing != Standing::Removed || self.disowned).then_some(own);
         let mut all: Vec<ShownMember> = peers.chain(own).collect();
         all.sort_unstable_by(|one, other| one.address.cmp(&other.address));
         all
@@ -382,7 +419,7 @@ impl Roster {
     }
 
     fn sends_reports(&self) -> bool {
-        matches!(self.standing, Standing::Serving | Standing::Leaving)
+        matches!(self.standing, Standing::Serving | Standing::Leaving) || self.disowned
     }
 
     /// From a report to a member to the next. Members of 1.x report to the others in turn, one each interval, and

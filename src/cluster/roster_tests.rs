@@ -581,6 +581,16 @@ mod standing {
     }
 
     #[test]
+    fn one_that_has_loaded_knows_who_is_nacre_before_it_serves() {
+        let mut roster = Roster::new(at(OWN), settings());
+        roster.relist(&[at(OWN), at(B), at(C)], Millis(0));
+        roster.shown_nacre(&at(B), 1);
+        roster.answered(&at(B), Millis(1));
+        let view = roster.view();
+        assert!(view.peer(&at(B)).is_some_and(Peer::is_nacre_at_work) && view.is_all_nacre());
+    }
+
+    #[test]
     fn one_that_leaves_tells_it_at_once() {
         let mut roster = damped();
         roster.set_standing(Standing::Leaving, Millis(100));
@@ -722,4 +732,29 @@ proptest::proptest! {
             proptest::prop_assert!(view.own_index.is_none() || view.standing == Standing::Serving);
         }
     }
+}
+
+#[test]
+fn a_node_that_nobody_lists_is_none_until_somebody_does() {
+    let unknown = || Probe::Answered { known: false, nacre: Some(1) };
+    let mut roster = damped();
+    roster.probed(&at(B), unknown(), Millis(2_000));
+    assert_eq!(roster.standing(), Standing::Serving, "the other one still lists it");
+    roster.probed(&at(C), Probe::Refused, Millis(2_000));
+    roster.probed(&at(B), unknown(), Millis(4_000));
+    assert_eq!((roster.standing(), roster.is_disowned()), (Standing::Removed, true));
+    assert_eq!(roster.view().own_index, None);
+    // Its own list may change: that says nothing of the others'.
+    roster.relist(&[at(OWN), at(B), at(C)], Millis(5_000));
+    assert_eq!(roster.standing(), Standing::Removed);
+    assert_eq!(roster.listed(), [at(OWN), at(B), at(C)]);
+    assert_eq!(roster.probe_due(Millis(60_000)), [at(B), at(C)], "it goes on asking");
+    roster.probed(&at(B), unknown(), Millis(60_000));
+    assert_eq!(roster.standing(), Standing::Removed);
+    roster.probed(&at(C), nacre_answered(), Millis(60_001));
+    assert_eq!((roster.standing(), roster.is_disowned()), (Standing::Starting, false));
+    // Out of its own list it is removed as ever, and asks nobody.
+    roster.relist(&[at(B)], Millis(61_000));
+    assert_eq!((roster.standing(), roster.is_disowned()), (Standing::Removed, false));
+    assert!(roster.probe_due(Millis(99_000)).is_empty());
 }

@@ -14,10 +14,13 @@ use super::{
     load::{Load, Loaded},
     mapper::{self, Owner},
     outbox::{Item, Outbox, Pace, Sent},
-    verify::{Buckets, Page, hash, mix},
+    verify::{Buckets, Page},
 };
 use crate::{
-    base::clock::Millis,
+    base::{
+        clock::Millis,
+        hash::{fnv, mix},
+    },
     cluster::{Address, Peer, Standing, View},
 };
 
@@ -338,7 +341,7 @@ impl<D: Data> Core<D> {
     pub fn answered(&mut self, id: u64, answer: Answer<D::Key>, data: &D, now: Millis) -> Vec<Action<D>> {
         let mut actions = Vec::new();
         let Some((peer, call)) = self.calls.remove(&id) else { return actions };
-        let (pace, dice) = (self.pace(), mix(hash(self.view.own.as_str().bytes()) ^ id));
+        let (pace, dice) = (self.pace(), mix(fnv(self.view.own.as_str().bytes()) ^ id));
         if let UnderWay::Load = call {
             let outcome = if let Answer::Load(outcome) = answer { outcome } else { Loaded::Failed };
             if let Some(load) = &mut self.load {

@@ -18,7 +18,7 @@ impl Data for Numbers {
     }
 
     fn hash(key: &u32) -> u64 {
-        mix(hash(key.to_be_bytes().into_iter()))
+        mix(fnv(key.to_be_bytes()))
     }
 
     fn each(&self, each: &mut dyn FnMut(&u32, u64)) {

@@ -91,7 +91,12 @@ impl Exchange {
 
     async fn load(&self, to: &Address) -> Loaded {
         let outcome = match self.peers.all_data(to).await {
-            Ok(body) => self.take_all(to, &body).map_err(ExchangeError::from),
+            Ok(all) => {
+                if let Some(protocol) = all.nacre {
+                    self.distro.0.cluster.shown_nacre(to, protocol);
+                }
+                self.take_all(to, &all.json).map_err(ExchangeError::from)
+            }
             Err(error) => Err(error.into()),
         };
         match outcome {

@@ -6,10 +6,12 @@ use super::{
     data::{Data, Told},
     documents::Beats,
     silence,
-    verify::{hash, mix},
 };
 use crate::{
-    base::clock::Millis,
+    base::{
+        clock::Millis,
+        hash::{fnv, mix},
+    },
     model::{Registry, ServiceKey},
 };
 
@@ -27,7 +29,7 @@ impl Data for Lists {
 
     fn hash(key: &ServiceKey) -> u64 {
         // No name has this byte, so no two keys look alike.
-        mix(hash(key.namespace.bytes().chain([0xff]).chain(key.name.bytes())))
+        mix(fnv(key.namespace.bytes().chain([0xff]).chain(key.name.bytes())))
     }
 
     fn each(&self, each: &mut dyn FnMut(&ServiceKey, u64)) {

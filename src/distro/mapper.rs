@@ -2,9 +2,11 @@
 //!
 //! Pure. Source: Nacos 1.4.8 naming module, distro mapper; vectors `distro-hash`.
 
-use super::verify::{hash, mix};
 use crate::{
-    base::java,
+    base::{
+        hash::{fnv, mix},
+        java,
+    },
     cluster::{Address, Mapping, Standing, View},
 };
 
@@ -44,6 +46,6 @@ fn modulo(count: usize, name: &str) -> Option<usize> {
 
 /// The place of the member whose hash together with the name is the highest.
 fn rendezvous(ring: &[Address], name: &str) -> Option<usize> {
-    let weight = |address: &Address| mix(hash(address.as_str().bytes()) ^ hash(name.bytes()).rotate_left(32));
+    let weight = |address: &Address| mix(fnv(address.as_str().bytes()) ^ fnv(name.bytes()).rotate_left(32));
     (0..ring.len()).max_by_key(|&index| (weight(&ring[index]), index))
 }

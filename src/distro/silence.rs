@@ -10,10 +10,12 @@ use std::sync::Arc;
 use super::{
     data::Told,
     documents::{Beats, Named, Silences, Silent},
-    verify::{hash, mix},
 };
 use crate::{
-    base::clock::Millis,
+    base::{
+        clock::Millis,
+        hash::{fnv, mix},
+    },
     model::{Instance, Registry, Service, ServiceKey},
 };
 
@@ -66,7 +68,7 @@ fn id(service: &Service, instance: &Instance) -> u64 {
         key.cluster.as_bytes(),
     ];
     let bytes = parts.into_iter().flat_map(|part| part.iter().copied().chain([0xff]));
-    mix(hash(bytes.chain(key.port.to_be_bytes()).chain(instance.stamp().to_be_bytes())))
+    mix(fnv(bytes.chain(key.port.to_be_bytes()).chain(instance.stamp().to_be_bytes())))
 }
 
 /// Takes what the owner of the services that `of_owner` says tells of their silence. Tells whether it knows all now that

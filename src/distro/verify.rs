@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::data::Data;
+use crate::base::hash::mix;
 
 /// Count of buckets.
 pub const BUCKETS: usize = 256;
@@ -100,28 +101,15 @@ fn bucket_of(hash: u64) -> usize {
     usize::from(hash.to_be_bytes()[0])
 }
 
-/// Spreads a difference in any bit over all others; the same on every member, whatever its version.
-#[must_use]
-pub fn mix(mut hash: u64) -> u64 {
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
-}
-
-/// FNV-1a, 64 bits; the same on every member, whatever its version.
-#[must_use]
-pub fn hash(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{base::clock::Millis, distro::data::Told};
+    use crate::{
+        base::{clock::Millis, hash::fnv},
+        distro::data::Told,
+    };
 
     /// Keys with digests, and nothing else.
     #[derive(Clone, Default)]
@@ -136,7 +124,7 @@ mod tests {
         }
 
         fn hash(key: &u32) -> u64 {
-            mix(hash(key.to_be_bytes().into_iter()))
+            mix(fnv(key.to_be_bytes()))
         }
 
         fn each(&self, each: &mut dyn FnMut(&u32, u64)) {

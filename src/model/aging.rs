@@ -79,6 +79,20 @@ impl Registry {
         removed.unwrap_or(0)
     }
 
+    /// Forgets all ephemeral instances and tombstones without a word to anybody: the node was none of those who share the
+    /// data for a while, and learns them anew before it serves again.
+    pub fn forget_ephemeral(&self) {
+        self.for_each(|service| {
+            // A service that is removed meanwhile has none.
+            let _ = self.write_unstamped(service, |draft| {
+                (draft.ephemeral, draft.gone) = Default::default();
+                draft.touched.stamps = true;
+                // No list is pushed, but what one shows must fit.
+                draft.touched.checksum = true;
+            });
+        });
+    }
+
     /// Forgets the tombstones of instances that went before `before`, and of the rest the oldest until no more than
     /// `at_most` are left. Tells how many it forgot.
     pub fn prune_gone(&self, service: &Arc<Service>, before: Millis, at_most: usize) -> usize {

@@ -9,7 +9,10 @@ use super::{
     Gone, Instance, InstanceKey, State,
     instance::{InstanceId, Mark},
 };
-use crate::base::java;
+use crate::base::{
+    hash::{fnv, mix},
+    java,
+};
 
 /// What a peer tells of one instance.
 #[derive(Debug)]
@@ -150,18 +153,8 @@ impl State {
                 push_record(&mut text, instance, mark.healthy);
                 text.extend_from_slice(&mark.stamp.to_be_bytes());
                 // A sum doesn't ask for the order.
-                digest.wrapping_add(hash(&text))
+                digest.wrapping_add(mix(fnv(text.iter().copied())))
             })
         })
     }
-}
-
-/// FNV-1a and a last mixing, 64 bits: every member must compute the same, whatever its version and machine.
-fn hash(bytes: &[u8]) -> u64 {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
 }

@@ -333,18 +333,6 @@ impl Registry {
         });
     }
 
-    /// Forgets all ephemeral instances and tombstones without a word to anybody: the node was none of those who share the
-    /// data for a while, and learns them anew before it serves again.
-    pub fn forget_ephemeral(&self) {
-        self.for_each(|service| {
-            // A service that is removed meanwhile has none.
-            let _ = self.write_unstamped(service, |draft| {
-                (draft.ephemeral, draft.gone) = Default::default();
-                draft.touched.stamps = true;
-            });
-        });
-    }
-
     /// Puts a whole list in the place of the ephemeral instances; makes the service where needed.
     ///
     /// A known instance keeps its health, which is what checks and beats here have found, unless the new one is

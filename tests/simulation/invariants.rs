@@ -14,7 +14,8 @@
 //! - `risen`: what a node showed no more, and what no node showed any more, isn't shown again without a word of its client.
 //! - `older`: a version that a node shows is never followed by an older one.
 //! - `unhealthy`: what beats for a node isn't shown unhealthy.
-//! - `unequal`: 10 s after healing all nodes show the same, and what is true.
+//! - `unequal`: 10 s after healing all nodes show the same, and what is true; what is dead and past its delete time-out
+//!   doesn't count.
 //! - `stranger`: no call to who isn't listed.
 //! - `unbounded`: what is kept besides instances has a bound.
 //! - `ring`: who can't be reached is no owner after 12 s; who can is one after 10 s.
@@ -526,12 +527,29 @@ impl Judge {
     fn look_for_differences(&mut self, scene: Scene<'_>) {
         let now = scene.now;
         for service in 0..scene.fleet.services.len() {
-            let shown = |node: NodeId| &self.watched[node].lists[service];
-            let is_equal = self.members.windows(2).all(|pair| shown(pair[0]) == shown(pair[1]));
+            // What is as good as gone may go here earlier than there.
+            let counts = |seen: &&Seen| {
+                let (fact, spec) = (&scene.truth.facts[seen.instance], &scene.fleet.specs[seen.instance]);
+                let last = fact.acks.back().map_or(0, |ack| ack.at);
+                !fact.is_unwanted() || now <= last + spec.delete_ms * 1_000
+            };
+            let shown = |node: NodeId| self.watched[node].lists[service].iter().filter(counts);
+            let is_equal = self.members.windows(2).all(|pair| shown(pair[0]).eq(shown(pair[1])));
             let since = if is_equal { NEVER } else { self.unequal_since[service].min(now) };
             self.unequal_since[service] = since;
             if now > since.saturating_add(2 * SECOND) {
-                let lists = self.members.iter().map(|node| format!("\n  {node}: {:?}", shown(*node)));
+                let lists = self.members.iter().map(|node| {
+                    let shown = shown(*node).map(|seen| {
+                        format!(
+                            " {}v{}w{}{}",
+                            seen.instance,
+                            seen.version,
+                            seen.weight,
+                            if seen.healthy { "" } else { "!" }
+                        )
+                    });
+                    format!("\n  {node}:{}", shown.collect::<String>())
+                });
                 let text = format!("lists differ since {since}, after healing:{}", lists.collect::<String>());
                 return self.accuse(now, "unequal", Some(service), text);
             }

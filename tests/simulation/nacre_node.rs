@@ -384,6 +384,7 @@ impl NacreNode {
         match outcome {
             Ok(answer @ (Answer::All(_) | Answer::NotNow(_) | Answer::Forbidden)) => {
                 if let Answer::All(data) = &answer {
+                    self.roster.shown_nacre(&address(to), 1);
                     for datum in data {
                         self.merge(Some(to), datum, at.now);
                     }

@@ -28,7 +28,7 @@ pub struct Switches {
     pub health_check_enabled: bool,
     /// Shown only.
     pub auto_change_health_check_enabled: bool,
-    /// Shown only: a node that serves alone is responsible for all services.
+    /// Services are spread over the members; off, each node is responsible for all.
     pub distro_enabled: bool,
     /// Shown only; no request changes it.
     pub enable_standalone: bool,
