@@ -114,13 +114,14 @@ impl Load {
 
     /// Whether enough peers have answered.
     ///
-    /// With the data of one peer: when every other has answered, its try has failed, or it has been silent for three seconds.
-    /// Without: when all are starting as this node is, or have been silent for ten seconds; those that don't know it must
+    /// With the data of one peer: when every other has answered, its try has failed, or three seconds are over; one that
+    /// doesn't know this node is about to read the list. Without: when all are starting as this node is, or have been silent for ten seconds; those that don't know it must
     /// come to know it.
     fn has_enough(&self, now: Millis) -> bool {
         let mut states = self.peers.values().map(|asked| asked.last);
         if states.clone().any(|last| last == Some(Loaded::Merged)) {
-            return now.since(self.began) >= PATIENCE_MS || states.all(|last| last.is_some());
+            let has_answered = |last: Option<Loaded>| last.is_some_and(|last| last != Loaded::Unknown);
+            return now.since(self.began) >= PATIENCE_MS || states.all(has_answered);
         }
         let silent = now.since(self.began) >= SILENCE_MS;
         states.all(|last| match last {
@@ -231,6 +232,16 @@ mod tests {
         load.answered(&address(1), Loaded::Merged, Millis(99_000));
         load.answered(&address(2), Loaded::Unknown, Millis(99_000));
         assert!(is_done(&mut load, 99_000));
+    }
+
+    #[test]
+    fn one_that_does_not_know_the_node_yet_is_waited_for_as_long_as_a_list_takes() {
+        let mut load = load(2);
+        load.answered(&address(1), Loaded::Merged, Millis(1_001));
+        load.answered(&address(2), Loaded::Unknown, Millis(1_001));
+        assert!(!is_done(&mut load, 1_400));
+        load.answered(&address(2), Loaded::Merged, Millis(1_450));
+        assert!(is_done(&mut load, 1_450));
     }
 
     #[test]
