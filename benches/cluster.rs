@@ -51,12 +51,7 @@ fn number(name: &str, default: u32) -> u32 {
 /// The owner of a service in a ring of all three.
 fn owner_of(cluster: &Cluster, service: &str) -> Place {
     let address = |place: Place| Address::new(&cluster.at(place).to_string());
-    let peer = |place: Place| Peer {
-        address: address(place),
-        state: MemberState::Up,
-        nacre: Some(1),
-        starting: false,
-    };
+    let peer = |place: Place| Peer { nacre: Some(1), ..Peer::new(address(place), MemberState::Up) };
     let view = View::new(address(0), Standing::Serving, vec![peer(1), peer(2)], Mapping::Modulo);
     match owner(&view, &format!("DEFAULT_GROUP@@{service}")) {
         Owner::Here => 0,

@@ -86,13 +86,20 @@ pub enum Call<D: Data> {
     Push(Vec<Item<D::Key>>),
     /// Compare. Answered by [`Answer::Verified`].
     Verify {
+        /// As the node sees the cluster.
+        view: Arc<View>,
         /// The digest of all that the node owns.
         root: u64,
         /// What is to be known of the silence of parts.
         beats: D::Beats,
     },
     /// Compare the keys of some buckets. Answered by [`Answer::Wanted`].
-    Keys(Page<D::Key>),
+    Keys {
+        /// As the node sees the cluster.
+        view: Arc<View>,
+        /// The keys.
+        page: Page<D::Key>,
+    },
     /// Ask for younger beats of the silent parts of these. Answered by [`Answer::Done`].
     Ask(Vec<D::Key>),
     /// Send a member of 1.x the checksums of these, which are all that the node owns. Answered by [`Answer::Done`].
@@ -359,7 +366,7 @@ impl<D: Data> Core<D> {
                     line.told.clear();
                 }
                 if let Some(theirs) = buckets {
-                    self.compare(&peer, &theirs, data, &mut actions);
+                    self.compare(peer, &theirs, data, &mut actions);
                 }
             }
             (UnderWay::Verify, _) => {
@@ -402,7 +409,7 @@ impl<D: Data> Core<D> {
             Call::Load => UnderWay::Load,
             Call::Push(_) => UnderWay::Push,
             Call::Verify { .. } => UnderWay::Verify,
-            Call::Keys(_) => UnderWay::Keys,
+            Call::Keys { .. } => UnderWay::Keys,
             Call::Ask(keys) => UnderWay::Ask(keys.clone()),
             Call::Checksums(_) => UnderWay::Checksums,
             Call::Pull(_) => UnderWay::Pull,
@@ -488,9 +495,11 @@ impl<D: Data> Core<D> {
                 continue;
             };
             let call = match (root, peer.nacre) {
-                (Some(root), Some(_)) if peer.is_nacre_at_work() => {
-                    Call::Verify { root, beats: data.beats(&owned, &mut line.told, now) }
-                }
+                (Some(root), Some(_)) if peer.is_nacre_at_work() => Call::Verify {
+                    view: Arc::clone(&view),
+                    root,
+                    beats: data.beats(&owned, &mut line.told, now),
+                },
                 (_, Some(_)) => continue,
                 (_, None) => {
                     let mut keys = Vec::new();
@@ -511,13 +520,13 @@ impl<D: Data> Core<D> {
         }
     }
 
-    fn compare(&mut self, peer: &Address, theirs: &Buckets, data: &D, actions: &mut Vec<Action<D>>) {
+    fn compare(&mut self, peer: Address, theirs: &Buckets, data: &D, actions: &mut Vec<Action<D>>) {
         let view = Arc::clone(&self.view);
         let owned = |key: &D::Key| mapper::owner(&view, D::name(key)) == Owner::Here;
         let differing = Buckets::of(data, &owned).differing(theirs);
         if !differing.is_empty() {
             let page = Page::of(data, differing, &owned);
-            let call = self.call(peer, Call::Keys(page));
+            let call = self.call(&peer, Call::Keys { view, page });
             actions.push(call);
         }
     }

@@ -84,7 +84,9 @@ fn word(call: &Call<Numbers>) -> String {
             format!("push {}", items.iter().map(text).collect::<Vec<_>>().join(" "))
         }
         Call::Verify { beats, .. } => format!("verify {beats}"),
-        Call::Keys(page) => format!("keys {:?}", page.keys.iter().map(|(key, _)| key).collect::<Vec<_>>()),
+        Call::Keys { page, .. } => {
+            format!("keys {:?}", page.keys.iter().map(|(key, _)| key).collect::<Vec<_>>())
+        }
         Call::Ask(keys) => format!("ask {keys:?}"),
         Call::Checksums(keys) => format!("checksums {keys:?}"),
         Call::Pull(keys) => format!("pull {keys:?}"),

@@ -94,6 +94,10 @@ pub struct Beats {
 pub struct Verify {
     /// Address of the owner.
     pub source: String,
+    /// The ring as it sees it, sorted as text: that of the receiver may be another one, and then not all that the owner
+    /// means would be compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ring: Vec<String>,
     /// The digest of all that it owns.
     pub root: Hex,
     /// What it says of silence.
@@ -136,6 +140,9 @@ impl Verified {
 pub struct Keys {
     /// Address of the owner.
     pub source: String,
+    /// As in [`Verify`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ring: Vec<String>,
     /// Numbers of the buckets.
     pub buckets: Vec<u8>,
     /// All that it owns in them.
@@ -145,9 +152,9 @@ pub struct Keys {
 impl Keys {
     /// The document of a page.
     #[must_use]
-    pub fn new(source: &str, page: &Page<ServiceKey>) -> Self {
+    pub fn new(source: &str, ring: Vec<String>, page: &Page<ServiceKey>) -> Self {
         let keys = page.keys.iter().map(|(key, digest)| (Named(key.clone()), Hex(*digest)));
-        Self { source: source.to_owned(), buckets: page.buckets.clone(), keys: keys.collect() }
+        Self { source: source.to_owned(), ring, buckets: page.buckets.clone(), keys: keys.collect() }
     }
 
     /// The page of a document.
@@ -193,10 +200,11 @@ mod tests {
         let silent = || vec![(named(), vec![Silent("10.0.0.1".into(), 80, "DEFAULT".into(), 12_000)])];
         let verify = Verify {
             source: "10.0.0.1:8848".into(),
+            ring: vec!["a:1".into()],
             root: Hex(255),
             beats: Beats { lates: Hex(31), late: silent(), ..Beats::default() },
         };
-        let text = r#"{"source":"10.0.0.1:8848","root":"ff","lates":"1f","late":[["public##G@@s",[["10.0.0.1",80,"DEFAULT",12000]]]]}"#;
+        let text = r#"{"source":"10.0.0.1:8848","ring":["a:1"],"root":"ff","lates":"1f","late":[["public##G@@s",[["10.0.0.1",80,"DEFAULT",12000]]]]}"#;
         assert_eq!(serde_json::to_string(&verify).unwrap(), text);
         assert_eq!(serde_json::from_str::<Verify>(text).unwrap(), verify);
         let keys = r#"{"source":"a","buckets":[7,3],"keys":[["public##G@@s","1f"]],"later":1}"#;

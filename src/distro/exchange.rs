@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     base::{clock::Reading, json},
-    cluster::{Address, Evidence, PeerError, Peers},
+    cluster::{Address, Evidence, PeerError, Peers, View},
     model::{Registry, ServiceKey},
 };
 
@@ -49,12 +49,14 @@ impl Exchange {
         let answer = match call {
             Call::Load => return Answer::Load(self.load(to).await),
             Call::Push(items) => return Answer::Push(self.push(to, items).await),
-            Call::Verify { root, beats } => {
-                let answer = self.verify(to, Hex(root), beats).await;
+            Call::Verify { view, root, beats } => {
+                let asked =
+                    Verify { source: self.own().to_owned(), ring: ring(&view), root: Hex(root), beats };
+                let answer = self.verify(to, asked).await;
                 self.distro.0.counts.note_comparison(answer.as_ref().unwrap_or(&Answer::Failed));
                 answer
             }
-            Call::Keys(page) => self.keys(to, Keys::new(self.own(), &page)).await,
+            Call::Keys { view, page } => self.keys(to, Keys::new(self.own(), ring(&view), &page)).await,
             Call::Ask(keys) => self.ask(to, &keys).await,
             Call::Checksums(keys) => self.checksums(to, &keys).await,
             Call::Pull(keys) => self.pull(to, keys).await,
@@ -199,13 +201,7 @@ impl Exchange {
         }
     }
 
-    async fn verify(
-        &self,
-        to: &Address,
-        root: Hex,
-        beats: super::documents::Beats,
-    ) -> Result<Answer<ServiceKey>, ExchangeError> {
-        let asked = Verify { source: self.own().to_owned(), root, beats };
+    async fn verify(&self, to: &Address, asked: Verify) -> Result<Answer<ServiceKey>, ExchangeError> {
         let verified: Verified = read(&self.peers.verify(to, body(&asked)).await?)?;
         Ok(Answer::Verified { boot: verified.boot.0, missed: verified.missed, buckets: verified.buckets() })
     }
@@ -255,6 +251,10 @@ impl Exchange {
         self.distro.note_outcome(to, &outcome);
         Ok(Answer::Done)
     }
+}
+
+fn ring(view: &View) -> Vec<String> {
+    view.ring.iter().map(ToString::to_string).collect()
 }
 
 fn body(document: &impl serde::Serialize) -> Bytes {

@@ -16,13 +16,13 @@ use super::{
     counts::Counts,
     documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
     lists::Lists,
-    mapper::{Owner, owner},
+    mapper::{Owner, owner, owner_in},
     silence,
     verify::Buckets,
 };
 use crate::{
     base::clock::{Clock, Millis},
-    cluster::{Address, Cluster, View},
+    cluster::{Address, Cluster, Mapping, View},
     model::{Registry, ServiceKey},
 };
 
@@ -164,8 +164,8 @@ impl Distro {
     /// An owner compares what it owns with what is here, and tells of silence.
     #[must_use]
     pub fn verify(&self, asked: &Verify) -> Verified {
-        let (view, source) = (self.0.cluster.view(), Address::new(&asked.source));
-        let of_source = |key: &ServiceKey| is_of(&view, key, &source);
+        let claim = Claim::new(&self.0.cluster.view(), &asked.source, &asked.ring);
+        let of_source = |key: &ServiceKey| claim.holds(key);
         let heard = silence::hear(&self.0.lists.0, &asked.beats, &of_source, self.0.clock.now());
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
@@ -175,11 +175,11 @@ impl Distro {
     /// An owner compares the keys of some buckets. What it lacks is sent to it.
     #[must_use]
     pub fn keys(&self, asked: Keys) -> Wanted {
-        let (view, source) = (self.0.cluster.view(), Address::new(&asked.source));
-        let of_source = |key: &ServiceKey| is_of(&view, key, &source);
+        let claim = Claim::new(&self.0.cluster.view(), &asked.source, &asked.ring);
+        let of_source = |key: &ServiceKey| claim.holds(key);
         let differing = asked.into_page().compare(&self.0.lists, &of_source);
         if !differing.unknown_there.is_empty() {
-            self.send_whole(&source, differing.unknown_there);
+            self.send_whole(&claim.source, differing.unknown_there);
         }
         Wanted { want: differing.wanted.into_iter().map(Named).collect() }
     }
@@ -214,6 +214,51 @@ impl Failures {
     }
 }
 
-fn is_of(view: &View, key: &ServiceKey, source: &Address) -> bool {
-    owner(view, &key.name) == Owner::Peer(source)
+/// What a member calls its own, by the ring that it sees; the one that this node sees where it doesn't tell.
+#[derive(Debug)]
+pub struct Claim {
+    /// The member.
+    pub source: Address,
+    ring: Vec<Address>,
+    mapping: Mapping,
+}
+
+impl Claim {
+    /// Of the member with this address.
+    #[must_use]
+    pub fn new(view: &View, source: &str, ring: &[String]) -> Self {
+        let told: Vec<Address> = ring.iter().map(|text| Address::new(text)).collect();
+        let ring = if told.is_empty() { view.ring.clone() } else { told };
+        Self { source: Address::new(source), ring, mapping: view.mapping }
+    }
+
+    /// Whether it is about this service.
+    #[must_use]
+    pub fn holds(&self, key: &ServiceKey) -> bool {
+        owner_in(&self.ring, self.mapping, &key.name) == Some(&self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{MemberState, Peer, Standing};
+
+    #[test]
+    fn a_claim_goes_by_the_ring_of_who_makes_it() {
+        let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
+        let peers = [2, 3].map(|n| Peer::new(address(n), MemberState::Up)).to_vec();
+        let view = View::new(address(1), Standing::Serving, peers, Mapping::Modulo);
+        let keys: Vec<_> = (0..60).map(|n| ServiceKey::new("public", &format!("G@@{n}"))).collect();
+        let held = |ring: &[String]| {
+            let claim = Claim::new(&view, "10.0.0.2:8848", ring);
+            keys.iter().filter(|key| claim.holds(key)).count()
+        };
+        let all = held(&[]);
+        assert!((5..40).contains(&all));
+        let ring = [1, 2, 3].map(|n| address(n).to_string());
+        assert_eq!(held(&ring), all);
+        assert!(held(&ring[..2]) > all, "it doesn't reach the third");
+        assert_eq!((held(&ring[1..2]), held(&ring[..1])), (60, 0));
+    }
 }

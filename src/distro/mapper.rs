@@ -27,14 +27,23 @@ pub fn owner<'a>(view: &'a View, name: &str) -> Owner<'a> {
     if view.standing == Standing::Alone {
         return Owner::Here;
     }
-    let index = match view.mapping {
-        Mapping::Modulo => modulo(view.ring.len(), name),
-        Mapping::Rendezvous => rendezvous(&view.ring, name),
-    };
-    match index {
+    match index(&view.ring, view.mapping, name) {
         None => Owner::Nobody,
         Some(index) if Some(index) == view.own_index => Owner::Here,
         Some(index) => Owner::Peer(&view.ring[index]),
+    }
+}
+
+/// The owner of the service with this grouped name in a ring that another member sees.
+#[must_use]
+pub fn owner_in<'a>(ring: &'a [Address], mapping: Mapping, name: &str) -> Option<&'a Address> {
+    index(ring, mapping, name).map(|index| &ring[index])
+}
+
+fn index(ring: &[Address], mapping: Mapping, name: &str) -> Option<usize> {
+    match mapping {
+        Mapping::Modulo => modulo(ring.len(), name),
+        Mapping::Rendezvous => rendezvous(ring, name),
     }
 }
 

@@ -53,4 +53,4 @@ pub mod takeover;
 pub mod verify;
 pub mod whole_instance;
 
-pub use handle::Distro;
+pub use handle::{Claim, Distro};

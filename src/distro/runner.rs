@@ -12,7 +12,7 @@ use super::{
     core::{Action, Answer},
     exchange::Exchange,
     lists::Lists,
-    takeover::take_over,
+    takeover::{handed_over, take_over},
 };
 use crate::{
     base::clock::Millis,
@@ -100,7 +100,12 @@ impl Runner {
         if taken > 0 && seen.ring != view.ring {
             tracing::info!(services = taken, members = view.ring.len(), "services taken over");
         }
-        self.exchange.distro.0.core.lock().see(Arc::clone(&view), now);
+        let handed_over = handed_over(self.registry(), seen, &view);
+        let mut core = self.exchange.distro.0.core.lock();
+        core.see(Arc::clone(&view), now);
+        for peer in view.peers.iter().filter(|peer| peer.nacre.is_none()) {
+            core.lacks(&peer.address, handed_over.iter().cloned(), now);
+        }
         *seen = view;
     }
 

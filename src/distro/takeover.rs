@@ -10,7 +10,7 @@ use super::{
 use crate::{
     base::clock::Millis,
     cluster::View,
-    model::{Registry, Service},
+    model::{Registry, Service, ServiceKey},
 };
 
 /// How long a new owner judges nobody, in milliseconds: three beats.
@@ -41,6 +41,26 @@ pub fn take_over(registry: &Registry, before: &View, after: &View, now: Millis) 
         }
     });
     taken
+}
+
+/// What members of 1.x are to be sent when the list of members or the ring has changed: all that this node owned until then.
+///
+/// One of them may own it now, and judges by the beats that it was told of with the last list, which may be as old as the
+/// registration: without news it removes living instances.
+#[must_use]
+pub fn handed_over(registry: &Registry, before: &View, after: &View) -> Vec<ServiceKey> {
+    let is_legacy = |view: &View| view.peers.iter().any(|peer| peer.nacre.is_none());
+    let listed = |view: &View| view.peers.iter().map(|peer| peer.address.clone()).collect::<Vec<_>>();
+    if !is_legacy(after) || before.ring == after.ring && listed(before) == listed(after) {
+        return Vec::new();
+    }
+    let mut owned = Vec::new();
+    registry.for_each(|service| {
+        if owner(before, &service.key.name) == Owner::Here && !service.state().ephemeral.is_empty() {
+            owned.push(service.key.clone());
+        }
+    });
+    owned
 }
 
 /// Counts silence from now on, but for instances of which nothing has been heard since that was done before.
@@ -123,5 +143,22 @@ mod tests {
         let again = now.plus(20_000);
         take_over(&registry, &both, &alone, again);
         assert_eq!(graced(&registry, again), (taken, 0));
+    }
+
+    #[test]
+    fn members_of_1_x_get_what_was_owned_here_when_the_ring_or_the_list_changes() {
+        let (registry, up, down) = (registry(), MemberState::Up, MemberState::Down);
+        let before = view(&[(2, up, None)]);
+        let owned = 50 - {
+            let mut others = 0;
+            registry
+                .for_each(|service| others += usize::from(owner(&before, &service.key.name) != Owner::Here));
+            others
+        };
+        let count = |after: &View| handed_over(&registry, &before, after).len();
+        assert_eq!(count(&view(&[(2, down, None)])), owned);
+        assert_eq!(count(&view(&[(2, up, None), (3, down, None)])), owned, "the list alone has changed");
+        assert_eq!(count(&before), 0);
+        assert_eq!(count(&view(&[(2, up, Some(1)), (3, up, Some(1))])), 0, "Nacre members know the beats");
     }
 }

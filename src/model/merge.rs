@@ -23,6 +23,9 @@ use crate::base::clock::Millis;
 /// Of an age below this nobody but the owner can tell whether it is that, in milliseconds; tombstones last much longer.
 const ROUGHLY_MS: u64 = 20_000;
 
+/// How long news of beats may be under way, in milliseconds.
+const NEWS_MS: u64 = 3_000;
+
 /// What merging did.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Merged {
@@ -217,7 +220,7 @@ impl Merging<'_> {
             let mark = known.mark();
             if newer(&Shown::Gone(&told), &Shown::Alive(&known, mark)).is_lt() {
                 self.merged.ours_is_newer = true;
-            } else if !told.has_left() && !known.is_overdue(self.now) {
+            } else if is_contradicted(&told, &known, self.now) {
                 let stamp = self.draft.local_stamp();
                 self.draft.mark(&known, Mark { stamp, ..mark });
                 self.merged.refuted = true;
@@ -232,6 +235,13 @@ impl Merging<'_> {
             Some(Ordering::Greater) | None => _ = self.draft.bury(told),
         }
     }
+}
+
+/// Whether a later beat is known than to whoever removed it for its silence, and it isn't silent for too long here. What
+/// a copy knows of beats is younger than the truth by as much as the news took, which says nothing.
+fn is_contradicted(told: &Gone, known: &Instance, now: Millis) -> bool {
+    let Cause::Silent { last_beat } = told.cause else { return false };
+    known.last_beat() > last_beat.plus(NEWS_MS) && !known.is_overdue(now)
 }
 
 /// One list of a 1.x member under way.

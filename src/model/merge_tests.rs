@@ -234,6 +234,17 @@ fn the_later_beat_counts_whoever_wins() {
 }
 
 #[test]
+fn what_news_of_beats_take_refutes_no_silence() {
+    for (known_ms, refuted) in [(29_990, false), (27_001, false), (26_999, true), (1_000, true)] {
+        let node = Node::new(1_000);
+        node.merge(vec![silent("a", 5, known_ms)], true);
+        let cause = Cause::Silent { last_beat: NOW.minus(30_001) };
+        let told = Entry::Gone(Gone::of(&key("a"), 6, NOW.minus(1), cause));
+        assert_eq!(node.merge(vec![told], false).refuted, refuted, "{known_ms}");
+    }
+}
+
+#[test]
 fn a_silence_is_refuted_by_a_known_beat_and_a_leave_is_not() {
     let node = Node::new(5_000);
     node.merge(vec![alive("a", 3), alive("b", 3), silent("c", 3, 30_000)], true);

@@ -316,11 +316,12 @@ impl Run {
             details += &self.details(step, next, &episodes, &failures, &seen.rings);
         }
         let other = &seen.other;
+        let truth = self.truth.lock();
         format!(
             "\n{details}\n{table}\n{} polls unanswered; answers that were no list, by (node, status): {other:?}; {} clients live, the longest without an answer for {:.1} s",
             seen.unanswered,
-            self.truth.lock().alive(),
-            self.truth.lock().longest_silence(Instant::now()).as_secs_f64(),
+            truth.alive(),
+            truth.longest_silence(Instant::now()).as_secs_f64(),
         )
     }
 

@@ -13,7 +13,7 @@
 //! - `still there`: what was deregistered isn't shown 2 s later, 10 s during faults.
 //! - `risen`: what a node showed no more, and what no node showed any more, isn't shown again without a word of its client.
 //! - `older`: a version that a node shows is never followed by an older one.
-//! - `unhealthy`: what beats for a node isn't shown unhealthy.
+//! - `unhealthy`: what beats for a node isn't shown unhealthy, as long as the nodes agree about its owner.
 //! - `unequal`: 10 s after healing all nodes show the same, and what is true; what is dead and past its delete time-out
 //!   doesn't count.
 //! - `stranger`: no call to who isn't listed.
@@ -59,11 +59,18 @@ const UNSEEN: Showing = Showing { since: NEVER, went: 0, version: 0 };
 #[derive(Debug)]
 struct Watched {
     serves: bool,
+    /// When its process began, or it ceased to serve.
     started: At,
+    /// When it began to serve.
+    begun: At,
+    /// Since when it calls itself an owner; [`NEVER`] while it doesn't.
+    owns: At,
     showings: Vec<Showing>,
     lists: Vec<Vec<Seen>>,
     /// Who owns each service, as it sees it.
     owners: Vec<Option<NodeId>>,
+    /// Since when it sees it so.
+    owners_since: Vec<At>,
     ring: Vec<NodeId>,
     members: Vec<NodeId>,
     members_since: At,
@@ -89,6 +96,8 @@ pub struct Judge {
     legacy: Vec<bool>,
     /// When the owner of a service last changed in any node's eyes.
     owner_changed: Vec<At>,
+    /// When nodes last disagreed about the owner of a service.
+    split: Vec<At>,
     /// When it last changed from one of 1.x.
     legacy_changed: Vec<At>,
     /// Since when no node shows an unwanted instance; [`NEVER`] while one does.
@@ -117,9 +126,12 @@ impl Judge {
         let watched = || Watched {
             serves: false,
             started: 0,
+            begun: 0,
+            owns: NEVER,
             showings: vec![UNSEEN; fleet.specs.len()],
             lists: vec![Vec::new(); fleet.services.len()],
             owners: vec![None; fleet.services.len()],
+            owners_since: vec![0; fleet.services.len()],
             ring: Vec::new(),
             members: Vec::new(),
             members_since: 0,
@@ -128,6 +140,7 @@ impl Judge {
             watched: (0..nodes).map(|_| watched()).collect(),
             legacy: (0..nodes).map(|node| plan.legacy.contains(&node)).collect(),
             owner_changed: vec![0; fleet.services.len()],
+            split: vec![0; fleet.services.len()],
             legacy_changed: vec![0; fleet.services.len()],
             gone: vec![NEVER; fleet.specs.len()],
             troubles,
@@ -160,7 +173,7 @@ impl Judge {
         watched.lists.iter_mut().for_each(Vec::clear);
         watched.owners.fill(None);
         watched.ring.clear();
-        watched.members.clear();
+        watched.owns = NEVER;
         for instance in 0..self.gone.len() {
             self.note_gone(scene, instance);
         }
@@ -197,8 +210,11 @@ impl Judge {
                     self.legacy_changed[service] = now;
                 }
                 *known = new;
+                watched.owners_since[service] = now;
             }
         }
+        let owns = ring.contains(&node);
+        watched.owns = if owns { watched.owns.min(now) } else { NEVER };
         watched.ring = ring;
     }
 
@@ -215,8 +231,10 @@ impl Judge {
         }
         self.watched[node].serves = serves;
         if !serves {
-            return;
+            // As good as gone: what it shows later it has learnt anew.
+            return self.process(scene, node);
         }
+        self.watched[node].begun = scene.now;
         for service in 0..scene.fleet.services.len() {
             let mut seen = Vec::new();
             list(service, &mut seen);
@@ -231,7 +249,9 @@ impl Judge {
     fn check_start(&mut self, scene: Scene<'_>, node: NodeId, instance: usize) {
         let fact = &scene.truth.facts[instance];
         let started = self.watched[node].started;
-        if fact.will != Will::Wanted || self.watched[node].showings[instance].since != NEVER {
+        let spec = &scene.fleet.specs[instance];
+        let beats = fact.has_beaten(spec, spec.delete_ms * 1_000, scene.now, |_| true);
+        if !beats || self.watched[node].showings[instance].since != NEVER {
             return;
         }
         let is_witness = |witness: &NodeId| {
@@ -242,7 +262,7 @@ impl Judge {
                 && self.members.contains(witness)
         };
         let Some(witness) = (0..self.watched.len()).find(is_witness) else { return };
-        let service = scene.fleet.specs[instance].service;
+        let service = spec.service;
         let text = format!("{node} begins to serve without {instance}, which {witness} shows");
         self.accuse(scene.now, "incomplete start", Some(service), text);
     }
@@ -282,12 +302,14 @@ impl Judge {
         let before = std::mem::replace(&mut showing.version, is.version);
         showing.since = scene.now;
         let gone = std::mem::replace(&mut self.gone[is.instance], NEVER);
-        if fact.is_unwanted() {
+        // One that is dead may be taken for it too early, and be corrected.
+        let due = fact.silent_since() + scene.fleet.specs[is.instance].delete_ms * 1_000;
+        if matches!(fact.will, Will::Left(..)) || fact.is_unwanted() && scene.now > due {
             let (instance, will) = (is.instance, fact.will);
             if went > fact.last_birth {
                 let text = format!("{node} shows {instance} again, gone since {went}, {will:?}");
                 self.accuse(scene.now, "risen", Some(service), text);
-            } else if gone != NEVER && gone > fact.last_birth {
+            } else if gone != NEVER && gone > fact.last_birth && self.watched[node].begun < scene.now {
                 let text = format!("{node} shows {instance}, which nobody showed since {gone}, {will:?}");
                 self.accuse(scene.now, "risen", Some(service), text);
             }
@@ -324,7 +346,7 @@ impl Judge {
         }
         if was.healthy && !is.healthy {
             let spec = &scene.fleet.specs[is.instance];
-            if was.version < fact.first_version || self.is_too_brisk(scene, spec) {
+            if was.version < fact.first_version || self.is_split(scene, service) {
                 return;
             }
             let span = spec.unhealthy_ms * 1_000;
@@ -340,8 +362,12 @@ impl Judge {
     /// Members hear of beats that don't come to them every five seconds only: where they disagree about the owner, they
     /// can't judge one whose time-outs are as short.
     fn is_too_brisk(&self, scene: Scene<'_>, spec: &Spec) -> bool {
-        spec.unhealthy_ms <= 10_000 && self.owner_changed[spec.service] + 20 * SECOND > scene.now
-            || spec.unhealthy_ms <= 10_000 && self.disagrees(scene, spec.service)
+        spec.delete_ms <= 20_000 && self.is_split(scene, spec.service)
+    }
+
+    /// Whether nodes disagree about the owner of a service, or did so a moment ago.
+    fn is_split(&self, scene: Scene<'_>, service: usize) -> bool {
+        self.disagrees(scene, service) || self.split[service] + 20 * SECOND > scene.now
     }
 
     /// Whether two nodes that serve take others for the owner of a service.
@@ -371,6 +397,11 @@ impl Judge {
 
     /// Looks at all that time alone can break; now and then.
     pub fn look(&mut self, scene: Scene<'_>) {
+        for service in 0..self.split.len() {
+            if self.disagrees(scene, service) {
+                self.split[service] = scene.now;
+            }
+        }
         for instance in 0..scene.fleet.specs.len() {
             match scene.truth.facts[instance].will {
                 Will::Unborn | Will::Leaving => {}
@@ -382,6 +413,7 @@ impl Judge {
                 Will::Unsure | Will::Dead => self.look_for_dead(scene, instance),
             }
         }
+        self.look_at_beginners(scene);
         self.look_at_rings(scene);
         if scene.now >= self.healed + 10 * SECOND {
             self.look_for_differences(scene);
@@ -423,7 +455,9 @@ impl Judge {
             let is_known = |owner: &NodeId| {
                 let other = &self.watched[*owner];
                 other.owners[service] == Some(*owner)
+                    && now > since(other.owners_since[service])
                     && now > since(other.showings[instance].since)
+                    && other.showings[instance].version >= fact.first_version
                     && now > since(scene.reach.clear(node, *owner))
                     && now > since(watched.members_since)
                     && now > since(other.members_since)
@@ -486,6 +520,29 @@ impl Judge {
         }
     }
 
+    /// A node that has just begun to serve may have missed what others are about to tell it; not for long.
+    fn look_at_beginners(&mut self, scene: Scene<'_>) {
+        let now = scene.now;
+        for node in 0..self.watched.len() {
+            let (begun, serves) = (self.watched[node].begun, scene.reach.serving(node) != NEVER);
+            if !serves || now < begun + SECOND / 2 || now >= begun + SECOND {
+                continue;
+            }
+            for instance in 0..scene.fleet.specs.len() {
+                let (fact, service) = (&scene.truth.facts[instance], scene.fleet.specs[instance].service);
+                let shown = |other: NodeId| self.watched[other].showings[instance].since;
+                let nobody_else = (0..self.watched.len()).all(|other| other == node || shown(other) == NEVER);
+                let hears = |other: NodeId| other != node && scene.reach.clear(node, other) <= begun;
+                let known = (0..self.watched.len()).any(hears);
+                if fact.is_unwanted() && shown(node) == begun && nobody_else && known && fact.since < begun {
+                    let text =
+                        format!("{node} has begun to show {instance}, {:?}, which nobody shows", fact.will);
+                    return self.accuse(now, "risen", Some(service), text);
+                }
+            }
+        }
+    }
+
     fn look_at_rings(&mut self, scene: Scene<'_>) {
         let now = scene.now;
         let since = |at: At, span: At| now > at.saturating_add(span * SECOND);
@@ -500,7 +557,7 @@ impl Judge {
                 let text = format!("{node} runs since {awake} and doesn't serve");
                 return self.accuse(now, "idle", None, text);
             }
-            if !since(scene.reach.serving(node), 12) {
+            if !since(scene.reach.serving(node).max(watched.owns), 12) {
                 continue;
             }
             for other in (0..self.watched.len()).filter(|&other| other != node) {

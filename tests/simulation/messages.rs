@@ -112,9 +112,9 @@ pub enum Call {
     /// PUT datum.
     Push(Vec<Datum>),
     /// PUT verify.
-    Verify { root: u64, beats: Arc<Beats> },
+    Verify { ring: Vec<String>, root: u64, beats: Arc<Beats> },
     /// PUT keys.
-    Keys(Page<ServiceKey>),
+    Keys { ring: Vec<String>, page: Page<ServiceKey> },
     /// PUT ask.
     Ask(Silences),
 }

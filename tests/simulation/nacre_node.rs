@@ -11,6 +11,7 @@ use nacre::{
     cluster::{Address, Probe, Roster, RosterSettings, Standing, View},
     config::{Mapping, MemberMeta},
     distro::{
+        Claim,
         core::{self, Action, Core, Rhythm},
         lists::Lists,
         load::Loaded,
@@ -109,6 +110,10 @@ pub fn node_at(address: &Address) -> NodeId {
 /// The key of a service.
 pub fn service_key(fleet: &Fleet, service: usize) -> ServiceKey {
     ServiceKey::new(NAMESPACE, &fleet.services[service])
+}
+
+fn texts(view: &View) -> Vec<String> {
+    view.ring.iter().map(ToString::to_string).collect()
 }
 
 fn addresses(nodes: &[NodeId]) -> Vec<Address> {
@@ -231,10 +236,10 @@ impl NacreNode {
                 }
                 (Call::Push(data), PEER_LIMIT_MS)
             }
-            core::Call::Verify { root, beats } => {
-                (Call::Verify { root, beats: Arc::new(beats) }, PEER_LIMIT_MS)
+            core::Call::Verify { view, root, beats } => {
+                (Call::Verify { ring: texts(&view), root, beats: Arc::new(beats) }, PEER_LIMIT_MS)
             }
-            core::Call::Keys(page) => (Call::Keys(page), PEER_LIMIT_MS),
+            core::Call::Keys { view, page } => (Call::Keys { ring: texts(&view), page }, PEER_LIMIT_MS),
             core::Call::Ask(keys) => {
                 let services: Vec<_> = keys.iter().filter_map(|key| self.registry.get(key.place())).collect();
                 (Call::Ask(silence::silent_of(&services, at.now)), PEER_LIMIT_MS)
@@ -296,10 +301,6 @@ impl NacreNode {
         }
     }
 
-    fn is_of(&self, key: &ServiceKey, node: NodeId) -> bool {
-        matches!(mapper::owner(&self.view, &key.name), Owner::Peer(owner) if *owner == address(node))
-    }
-
     /// What a peer's call is answered; nothing where that takes time.
     fn reply(
         &mut self,
@@ -311,8 +312,12 @@ impl NacreNode {
     ) -> Option<Answer> {
         let now = at.now;
         if let Call::Report(report) = &call {
-            if self.roster.standing() == Standing::Starting {
-                return Some(Answer::NotNow(refusal::State::Starting));
+            match self.roster.standing() {
+                Standing::Starting | Standing::Comparing => {
+                    return Some(Answer::NotNow(refusal::State::Starting));
+                }
+                Standing::Removed => return Some(Answer::NotNow(refusal::State::Removed)),
+                _ => {}
             }
             let known = self.roster.reported(report, now);
             self.review(at);
@@ -357,14 +362,16 @@ impl NacreNode {
                 }
                 Answer::Taken
             }
-            Call::Verify { root, beats } => {
-                let heard = silence::hear(&self.registry, &beats, &|key| self.is_of(key, from), now);
-                let ours = nacre::distro::verify::Buckets::of(&self.lists, &|key| self.is_of(key, from));
+            Call::Verify { ring, root, beats } => {
+                let claim = Claim::new(&self.view, address(from).as_str(), &ring);
+                let heard = silence::hear(&self.registry, &beats, &|key| claim.holds(key), now);
+                let ours = nacre::distro::verify::Buckets::of(&self.lists, &|key| claim.holds(key));
                 let buckets = (ours.root() != root).then_some(ours);
                 Answer::Verified { boot: self.boot, missed: !heard, buckets }
             }
-            Call::Keys(page) => {
-                let differing = page.compare(&self.lists, &|key| self.is_of(key, from));
+            Call::Keys { ring, page } => {
+                let claim = Claim::new(&self.view, address(from).as_str(), &ring);
+                let differing = page.compare(&self.lists, &|key| claim.holds(key));
                 self.core.lacks(&address(from), differing.unknown_there, now);
                 Answer::Wanted(differing.wanted)
             }
@@ -646,7 +653,7 @@ impl SimNode for NacreNode {
             }
             other => {
                 let mut text = format!("{other:?}");
-                text.truncate(160);
+                text.truncate(1_600);
                 text
             }
         }
@@ -663,7 +670,7 @@ impl SimNode for NacreNode {
             Call::Forward { request, .. } => vec![fleet.specs[request.instance].service],
             Call::Fetch(key) => vec![of(key)],
             Call::Ask(silences) => silences.iter().map(|(named, _)| of(&named.0)).collect(),
-            Call::Keys(page) => page.keys.iter().map(|(key, _)| of(key)).collect(),
+            Call::Keys { page, .. } => page.keys.iter().map(|(key, _)| of(key)).collect(),
             Call::Verify { beats, .. } => {
                 beats.late.iter().chain(&beats.back).map(|(named, _)| of(&named.0)).collect()
             }
