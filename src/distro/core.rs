@@ -366,7 +366,7 @@ impl<D: Data> Core<D> {
                     line.told.clear();
                 }
                 if let Some(theirs) = buckets {
-                    self.compare(&peer, &theirs, data, &mut actions);
+                    self.compare(peer, &theirs, data, &mut actions);
                 }
             }
             (UnderWay::Verify, _) => {
@@ -520,7 +520,7 @@ impl<D: Data> Core<D> {
         }
     }
 
-    fn compare(&mut self, peer: &Address, theirs: &Buckets, data: &D, actions: &mut Vec<Action<D>>) {
+    fn compare(&mut self, peer: Address, theirs: &Buckets, data: &D, actions: &mut Vec<Action<D>>) {
         let view = Arc::clone(&self.view);
         let owned = |key: &D::Key| mapper::owner(&view, D::name(key)) == Owner::Here;
         let differing = Buckets::of(data, &owned).differing(theirs);
