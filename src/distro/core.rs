@@ -526,7 +526,7 @@ impl<D: Data> Core<D> {
         let differing = Buckets::of(data, &owned).differing(theirs);
         if !differing.is_empty() {
             let page = Page::of(data, differing, &owned);
-            let call = self.call(peer, Call::Keys { view, page });
+            let call = self.call(&peer, Call::Keys { view, page });
             actions.push(call);
         }
     }
