@@ -16,7 +16,8 @@ use super::{
     documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
     lists::Lists,
     mapper::{Owner, owner},
-    silence,
+    silence::{self, Understood},
+    takeover::GRACE_MS,
     verify::Buckets,
 };
 use crate::{
@@ -47,6 +48,9 @@ pub(super) struct Inner {
     pub health: super::legacy::Health,
     /// What went wrong with members lately.
     failures: Mutex<Failures>,
+    understood: Mutex<Understood>,
+    /// When the owners of services changed last.
+    moved: AtomicU64,
     settled: Mutex<VecDeque<ServiceKey>>,
     any_settled: Notify,
 }
@@ -69,6 +73,8 @@ impl Distro {
             driven: AtomicU64::new(now.0),
             health: super::legacy::Health::default(),
             failures: Mutex::default(),
+            understood: Mutex::default(),
+            moved: AtomicU64::new(now.0),
             settled: Mutex::default(),
             any_settled: Notify::new(),
         }))
@@ -78,6 +84,17 @@ impl Distro {
     #[must_use]
     pub fn owns(&self, key: &ServiceKey) -> bool {
         owner(&self.0.cluster.view(), &key.name) == Owner::Here
+    }
+
+    /// Whether this node has answered for the instances of a service for so long that all that live have beaten here.
+    #[must_use]
+    pub fn judges(&self, key: &ServiceKey, now: Millis) -> bool {
+        now.since(Millis(self.0.moved.load(Ordering::Relaxed))) > GRACE_MS && self.owns(key)
+    }
+
+    /// Some services have another owner from now on.
+    pub(super) fn moved(&self, now: Millis) {
+        self.0.moved.store(now.0, Ordering::Relaxed);
     }
 
     /// Asks those that may know of beats of the silent instances of a service which this node owns;
@@ -157,9 +174,14 @@ impl Distro {
     pub fn verify(&self, asked: &Verify) -> Verified {
         let (view, source) = (self.0.cluster.view(), Address::new(&asked.source));
         let of_source = |key: &ServiceKey| is_of(&view, key, &source);
-        let heard = silence::hear(&self.0.lists.0, &asked.beats, &of_source, self.0.clock.now());
+        let now = self.0.clock.now();
+        let heard = silence::hear(&self.0.lists.0, &asked.beats, &of_source, now);
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
+        if view.peer(&source).is_some() {
+            let (mut understood, owner) = (self.0.understood.lock(), (&source, &of_source as _));
+            understood.verified(&self.0.lists.0, owner, (heard, !differ), now);
+        }
         Verified::new(self.0.boot, !heard, differ.then_some(&buckets))
     }
 
@@ -169,6 +191,9 @@ impl Distro {
         let (view, source) = (self.0.cluster.view(), Address::new(&asked.source));
         let of_source = |key: &ServiceKey| is_of(&view, key, &source);
         let differing = asked.into_page().compare(&self.0.lists, &of_source);
+        let (mut understood, owner) = (self.0.understood.lock(), (&source, &of_source as _));
+        understood.compared(&self.0.lists.0, owner, &differing, self.0.clock.now());
+        drop(understood);
         if !differing.unknown_there.is_empty() {
             self.send_whole(&source, differing.unknown_there);
         }

@@ -92,6 +92,9 @@ impl Runner {
             // Others went on without it, and nobody kept for it what it should forget.
             self.registry().forget_ephemeral();
         }
+        if seen.ring != view.ring {
+            self.exchange.distro.moved(now);
+        }
         let taken = take_over(self.registry(), seen, &view, now);
         if taken > 0 && seen.ring != view.ring {
             tracing::info!(services = taken, members = view.ring.len(), "services taken over");
