@@ -259,6 +259,24 @@ async fn a_node_that_is_not_ready_takes_no_reports() {
 }
 
 #[tokio::test]
+async fn a_node_shows_its_data_from_the_end_of_its_loading_on() {
+    for (standing, status, state) in [
+        (Standing::Starting, 503, Some("starting")),
+        (Standing::Removed, 503, Some("removed")),
+        (Standing::Comparing, 200, None),
+        (Standing::Serving, 200, None),
+    ] {
+        let mut node = node(cluster(standing).await, &[]);
+        for target in ["/v1/ns/distro/datum", "/v1/ns/distro/datums"] {
+            let answer = answer(&mut node, "GET", target, &[], r#"{"keys":""}"#).await;
+            assert_eq!(answer.status(), status, "{standing:?} {target}");
+            let said = answer.headers().get("x-nacre-state").map(|state| state.to_str().unwrap().to_owned());
+            assert_eq!(said.as_deref(), state, "{standing:?} {target}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn members_are_shown_to_operators_and_clients() {
     let mut node = serving().await;
     let own = json!({

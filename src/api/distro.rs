@@ -82,8 +82,19 @@ fn source(call: &V1Call) -> Option<Address> {
     call.head.headers.get(&SOURCE)?.to_str().ok().map(Address::new)
 }
 
+/// Refuses to show data while they aren't loaded, and of a node that is no member: another would take the few for all.
+/// A node that compares shows what it has, which may be more than others have.
+fn check_loaded(api: &Api) -> Result<(), Refusal> {
+    match api.cluster.view_guard().standing {
+        Standing::Starting => Err(Refusal::standstill(refusal::State::Starting)),
+        Standing::Removed => Err(Refusal::standstill(refusal::State::Removed)),
+        Standing::Alone | Standing::Serving | Standing::Comparing | Standing::Leaving => Ok(()),
+    }
+}
+
 /// GET datum: the ephemeral lists of the services whose keys the body names; unknown ones are left out.
 pub fn get_datum(api: &Api, call: &V1Call) -> Outcome {
+    check_loaded(api)?;
     let asked: Value = body::any_json(call)?;
     let Some(keys) = asked.get("keys") else { return Err(Refusal::failed("the body names no keys")) };
     let keys = match keys {
@@ -102,6 +113,7 @@ pub fn get_datum(api: &Api, call: &V1Call) -> Outcome {
 
 /// GET datums: all ephemeral lists that aren't empty, and for a Nacre member what is remembered of empty ones.
 pub fn get_datums(api: &Api, call: &V1Call) -> Outcome {
+    check_loaded(api)?;
     let dialect = dialect(api, call);
     let mut data = Vec::new();
     api.registry.for_each(|service| {

@@ -153,26 +153,38 @@ pub struct Outcome {
     pub halved: Vec<(ServiceKey, AcceptError)>,
 }
 
+/// What this node is to a service of which a peer tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It keeps a copy.
+    Copies,
+    /// It loads, or owns the service since a moment ago: of a list of 1.x it takes what is new.
+    Collects,
+    /// It owns the service for so long that it may judge silence: the same, and what has been silent for too long goes.
+    Judges,
+}
+
 /// Takes data of peers key by key: merges what Nacre members tell, puts lists of 1.x members in the place of ours, or takes
-/// what is new in them where `is_ours` says that we own the service.
+/// what is new in them, by the `part` of this node.
 pub fn take(
     registry: &Registry,
     batch: Vec<batch::Read>,
-    is_ours: impl Fn(&ServiceKey) -> bool,
+    part: impl Fn(&ServiceKey) -> Part,
     now: Millis,
 ) -> Outcome {
     let mut outcome = Outcome::default();
     for (key, read) in batch {
         let taken = read.and_then(|TypedDatum { service, content, refused }| {
-            let place = service.place();
+            let (place, part) = (service.place(), part(&service));
             let (taken, left_out) = match content {
                 Content::Entries { entries, complete } => {
-                    let mut merged = registry.merge(place, entries, complete, now)?;
+                    let mut merged = registry.merge(place, entries, complete, part == Part::Judges, now)?;
                     let left_out = merged.refused.take();
                     (Taken::Merged(merged), left_out)
                 }
                 Content::List(list) => {
-                    let mut replaced = registry.replace_by_legacy(place, &list, is_ours(&service), now)?;
+                    let owner_here = part != Part::Copies;
+                    let mut replaced = registry.replace_by_legacy(place, &list, owner_here, now)?;
                     let left_out = replaced.refused.take();
                     (Taken::Replaced(replaced), left_out)
                 }

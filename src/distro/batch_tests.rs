@@ -8,7 +8,7 @@ use super::{Content, Datum, read};
 use crate::{
     base::clock::{Millis, Reading},
     distro::{
-        accept::{self, Taken},
+        accept::{self, Part, Taken},
         bodies::{BODY_BYTES, Dialect, Outgoing, bodies},
     },
     model::{
@@ -180,7 +180,8 @@ fn a_key_that_can_not_be_used_spoils_no_other() {
         datum("G@@a", &list("new")),
     ];
     let registry = registry();
-    let outcome = accept::take(&registry, read(body(&data).as_bytes(), AT).unwrap(), |_| false, AT.now);
+    let outcome =
+        accept::take(&registry, read(body(&data).as_bytes(), AT).unwrap(), |_| Part::Copies, AT.now);
     let taken: Vec<_> = outcome.taken.iter().map(|(service, _)| &*service.name).collect();
     assert_eq!(taken, ["G@@a", "G@@d"]);
     let refused: Vec<_> = outcome.refused.iter().map(|(_, error)| error.to_string()).collect();
@@ -216,7 +217,11 @@ fn who_owns_a_service_decides_what_a_list_of_1x_does() {
     let list = r#""value":{"instanceList":[{"ip":"b","port":1}]}"#;
     let data = [datum("G@@ours", list), datum("G@@theirs", list)];
     let read = read(body(&data).as_bytes(), AT).unwrap();
-    let outcome = accept::take(&registry, read, |service| &*service.name == "G@@ours", AT.now);
+    let part = |service: &ServiceKey| match &*service.name {
+        "G@@ours" => Part::Collects,
+        _ => Part::Copies,
+    };
+    let outcome = accept::take(&registry, read, part, AT.now);
     let differs: Vec<_> = outcome
         .taken
         .iter()
@@ -300,7 +305,7 @@ proptest! {
         let state = |registry: &Registry| registry.get(service.place()).unwrap().state();
         let data = [Outgoing { service: service.clone(), state: Some(state(&from)), newer_than: None }];
         for body in bodies(data, Dialect::Nacre, AT, BODY_BYTES) {
-            let outcome = accept::take(&to, read(&body.bytes, AT).unwrap(), |_| false, AT.now);
+            let outcome = accept::take(&to, read(&body.bytes, AT).unwrap(), |_| Part::Copies, AT.now);
             prop_assert_eq!(outcome.refused.len() + outcome.halved.len(), 0);
         }
         prop_assert_eq!(state(&from).digest(), state(&to).digest());

@@ -355,7 +355,7 @@ mod tests {
             for body in &made {
                 assert!(body.bytes.len() <= body_bytes || body.stamps.len() == 1);
                 let read = batch::read(&body.bytes, AT).unwrap();
-                let outcome = accept::take(&to, read, |_| false, AT.now);
+                let outcome = accept::take(&to, read, |_| accept::Part::Copies, AT.now);
                 assert_eq!((outcome.taken.len(), outcome.refused.len()), (body.stamps.len(), 0));
             }
             assert_eq!(made.len(), count, "{body_bytes}");

@@ -227,8 +227,12 @@ mod tests {
             let (key, list) = (&row.key, list.join(","));
             let body = format!(r#"{{"{key}":{{"key":"{key}","value":{{"instanceList":[{list}]}}}}}}"#);
             let at = Reading { now: Millis(1 << 40), wall_ms: 1_795_982_100_000 };
-            let outcome =
-                accept::take(&registry, batch::read(body.as_bytes(), at).unwrap(), |_| false, at.now);
+            let outcome = accept::take(
+                &registry,
+                batch::read(body.as_bytes(), at).unwrap(),
+                |_| accept::Part::Copies,
+                at.now,
+            );
             assert_eq!(outcome.refused.len(), 0);
             let key::Key::List(place) = key::read(key) else { panic!("{key}") };
             let service = registry.get(place).unwrap();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::{
-    accept::{self, AcceptError, Outcome, Taken},
+    accept::{self, AcceptError, Outcome, Part, Taken},
     batch,
     bodies::{BODY_BYTES, Dialect, Outgoing, bodies},
     checksum,
@@ -123,7 +123,7 @@ impl Exchange {
     /// Takes all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
     fn take_all(&self, from: &Address, body: &[u8]) -> Result<(), serde_json::Error> {
         let at = self.at();
-        let outcome = accept::take(self.registry(), batch::read(body, at)?, |_| true, at.now);
+        let outcome = accept::take(self.registry(), batch::read(body, at)?, |_| Part::Collects, at.now);
         self.distro.0.counts.note_outcome(&outcome);
         self.distro.note_outcome(from, &outcome);
         Ok(())
@@ -269,7 +269,12 @@ impl Distro {
     /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
     /// ours, add to them.
     pub(super) fn take(&self, batch: Vec<batch::Read>, now: crate::base::clock::Millis) -> Outcome {
-        let outcome = accept::take(&self.0.lists.0, batch, |key| self.owns(key), now);
+        let part = |key: &ServiceKey| match self.owns(key) {
+            true if self.judges(key, now) => Part::Judges,
+            true => Part::Collects,
+            false => Part::Copies,
+        };
+        let outcome = accept::take(&self.0.lists.0, batch, part, now);
         self.0.counts.note_outcome(&outcome);
         outcome
     }

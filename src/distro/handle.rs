@@ -17,7 +17,8 @@ use super::{
     documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
     lists::Lists,
     mapper::{Owner, owner, owner_in},
-    silence,
+    silence::{self, Understood},
+    takeover::GRACE_MS,
     verify::Buckets,
 };
 use crate::{
@@ -49,6 +50,9 @@ pub(super) struct Inner {
     pub counts: Counts,
     /// What went wrong with members lately.
     failures: Mutex<Failures>,
+    understood: Mutex<Understood>,
+    /// When the owners of services changed last.
+    moved: AtomicU64,
     settled: Mutex<VecDeque<ServiceKey>>,
     any_settled: Notify,
 }
@@ -72,6 +76,8 @@ impl Distro {
             health: super::legacy::Health::default(),
             counts: Counts::default(),
             failures: Mutex::default(),
+            understood: Mutex::default(),
+            moved: AtomicU64::new(now.0),
             settled: Mutex::default(),
             any_settled: Notify::new(),
         }))
@@ -81,6 +87,17 @@ impl Distro {
     #[must_use]
     pub fn owns(&self, key: &ServiceKey) -> bool {
         owner(&self.0.cluster.view(), &key.name) == Owner::Here
+    }
+
+    /// Whether this node has answered for the instances of a service for so long that all that live have beaten here.
+    #[must_use]
+    pub fn judges(&self, key: &ServiceKey, now: Millis) -> bool {
+        now.since(Millis(self.0.moved.load(Ordering::Relaxed))) > GRACE_MS && self.owns(key)
+    }
+
+    /// Some services have another owner from now on.
+    pub(super) fn moved(&self, now: Millis) {
+        self.0.moved.store(now.0, Ordering::Relaxed);
     }
 
     /// Asks those that may know of beats of the silent instances of a service which this node owns;
@@ -164,11 +181,16 @@ impl Distro {
     /// An owner compares what it owns with what is here, and tells of silence.
     #[must_use]
     pub fn verify(&self, asked: &Verify) -> Verified {
-        let claim = Claim::new(&self.0.cluster.view(), &asked.source, &asked.ring);
+        let (view, now) = (self.0.cluster.view(), self.0.clock.now());
+        let claim = Claim::new(&view, &asked.source, &asked.ring);
         let of_source = |key: &ServiceKey| claim.holds(key);
-        let heard = silence::hear(&self.0.lists.0, &asked.beats, &of_source, self.0.clock.now());
+        let heard = silence::hear(&self.0.lists.0, &asked.beats, &of_source, now);
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
+        if view.peer(&claim.source).is_some() {
+            let (mut understood, owner) = (self.0.understood.lock(), (&claim.source, &of_source as _));
+            understood.verified(&self.0.lists.0, owner, (heard, !differ), now);
+        }
         Verified::new(self.0.boot, !heard, differ.then_some(&buckets))
     }
 
@@ -178,6 +200,9 @@ impl Distro {
         let claim = Claim::new(&self.0.cluster.view(), &asked.source, &asked.ring);
         let of_source = |key: &ServiceKey| claim.holds(key);
         let differing = asked.into_page().compare(&self.0.lists, &of_source);
+        let (mut understood, owner) = (self.0.understood.lock(), (&claim.source, &of_source as _));
+        understood.compared(&self.0.lists.0, owner, &differing, self.0.clock.now());
+        drop(understood);
         if !differing.unknown_there.is_empty() {
             self.send_whole(&claim.source, differing.unknown_there);
         }

@@ -48,6 +48,8 @@ pub struct Load {
     began: Millis,
     not_before: Millis,
     peers: BTreeMap<Address, Asked>,
+    /// Since when the data of one peer are here.
+    merged_at: Option<Millis>,
     /// Since when peers are asked once more for what they heard meanwhile.
     again: Option<Millis>,
 }
@@ -56,7 +58,8 @@ impl Load {
     /// A load from `peers` that begins now.
     #[must_use]
     pub fn new(peers: impl Iterator<Item = Address>, now: Millis) -> Self {
-        let mut load = Self { began: now, not_before: now, peers: BTreeMap::new(), again: None };
+        let mut load =
+            Self { began: now, not_before: now, peers: BTreeMap::new(), merged_at: None, again: None };
         load.relist(peers, now);
         load
     }
@@ -96,6 +99,9 @@ impl Load {
     /// Notes how an attempt ended.
     pub fn answered(&mut self, address: &Address, outcome: Loaded, now: Millis) {
         if let Some(asked) = self.peers.get_mut(address) {
+            if outcome == Loaded::Merged {
+                self.merged_at.get_or_insert(now);
+            }
             // Who doesn't answer once more has given its data before.
             let last = asked.last.filter(|last| *last == Loaded::Merged).unwrap_or(outcome);
             *asked = Asked { last: Some(last), under_way: false, next: now.plus(RETRY_MS), ..*asked };
@@ -114,14 +120,19 @@ impl Load {
 
     /// Whether enough peers have answered.
     ///
-    /// With the data of one peer: when every other has answered, its try has failed, or three seconds are over; one that
-    /// doesn't know this node is about to read the list. Without: when all are starting as this node is, or have been silent for ten seconds; those that don't know it must
+    /// With the data of one peer: when every other has answered, or its try has failed; after three seconds without those
+    /// that are silent or don't know this node, which nobody tells of changes before they do.
+    /// Without: when all are starting as this node is, or have been silent for ten seconds; those that don't know it must
     /// come to know it.
     fn has_enough(&self, now: Millis) -> bool {
         let mut states = self.peers.values().map(|asked| asked.last);
         if states.clone().any(|last| last == Some(Loaded::Merged)) {
-            let has_answered = |last: Option<Loaded>| last.is_some_and(|last| last != Loaded::Unknown);
-            return now.since(self.began) >= PATIENCE_MS || states.all(has_answered);
+            let waited = |since: Millis| now.since(since) >= PATIENCE_MS;
+            return states.all(|last| match last {
+                None => waited(self.began),
+                Some(Loaded::Unknown) => self.merged_at.is_some_and(waited),
+                Some(Loaded::Merged | Loaded::Starting | Loaded::Refused | Loaded::Failed) => true,
+            });
         }
         let silent = now.since(self.began) >= SILENCE_MS;
         states.all(|last| match last {
@@ -143,8 +154,9 @@ impl Load {
         let tries =
             self.peers.values().filter(|asked| !asked.under_way && asked.last != Some(Loaded::Merged));
         let ends = [SILENCE_MS, PATIENCE_MS].map(|ms| self.began.plus(ms));
-        let again = self.again.map(|again| again.plus(PATIENCE_MS));
-        let ends = ends.into_iter().chain(again).chain([self.not_before]).filter(|end| *end > now);
+        let ends_again =
+            [self.merged_at, self.again].into_iter().flatten().map(|since| since.plus(PATIENCE_MS));
+        let ends = ends.into_iter().chain(ends_again).chain([self.not_before]).filter(|end| *end > now);
         tries.map(|asked| asked.next).chain(ends).min()
     }
 }
@@ -231,7 +243,10 @@ mod tests {
         assert!(!is_done(&mut load, 99_000));
         load.answered(&address(1), Loaded::Merged, Millis(99_000));
         load.answered(&address(2), Loaded::Unknown, Millis(99_000));
-        assert!(is_done(&mut load, 99_000));
+        assert!(!is_done(&mut load, 101_999), "it may be about to know it");
+        load.take(Millis(102_000));
+        load.answered(&address(1), Loaded::Merged, Millis(102_001));
+        assert!(is_done(&mut load, 102_001));
     }
 
     #[test]

@@ -95,6 +95,9 @@ impl Runner {
             // Others went on without it, and nobody kept for it what it should forget.
             self.registry().forget_ephemeral();
         }
+        if seen.ring != view.ring {
+            self.exchange.distro.moved(now);
+        }
         let taken = take_over(self.registry(), seen, &view, now);
         self.exchange.distro.0.counts.taken_over.fetch_add(taken, Relaxed);
         if taken > 0 && seen.ring != view.ring {

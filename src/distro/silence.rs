@@ -5,17 +5,19 @@
 //! said of a thousand instances that are all in time, or all late for hours. That a copy knows all that was said before is
 //! found out by a digest of all that are late: without it those who aren't named would be taken for living.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     data::Told,
     documents::{Beats, Named, Silences, Silent},
+    verify::Differing,
 };
 use crate::{
     base::{
         clock::Millis,
         hash::{fnv, mix},
     },
+    cluster::Address,
     model::{Instance, Registry, Service, ServiceKey},
 };
 
@@ -72,7 +74,8 @@ fn id(service: &Service, instance: &Instance) -> u64 {
 }
 
 /// Takes what the owner of the services that `of_owner` says tells of their silence. Tells whether it knows all now that
-/// was said before; if not, nobody is taken for living, and it should be said anew.
+/// was said before; if not, it should be said anew. If so, those that weren't named are [`in_time`], of the services that
+/// the owner has as they are here: of an instance that it lacks it says nothing.
 pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -> bool, now: Millis) -> bool {
     if beats.anew {
         registry.for_each(|service| {
@@ -92,28 +95,69 @@ pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -
             instance.set_late(false);
         }
     });
-    let (in_time, mut lates) = (now.minus(IN_TIME_MS), 0_u64);
-    let each_of_owner = |each: &mut dyn FnMut(&Service, &Instance)| {
-        registry.for_each(|service| {
-            if of_owner(&service.key) {
-                service.state().ephemeral.iter().for_each(|instance| each(service, instance));
-            }
-        });
-    };
-    each_of_owner(&mut |service, instance| {
+    let mut lates = 0_u64;
+    each_of(registry, of_owner, &mut |service, instance| {
         if instance.is_late() {
             lates = lates.wrapping_add(id(service, instance));
         }
     });
-    if lates != beats.lates.0 {
-        return false;
-    }
-    each_of_owner(&mut |_, instance| {
+    lates == beats.lates.0
+}
+
+/// Notes that the instances of these services which nobody calls late have beaten.
+pub fn in_time(registry: &Registry, of: &dyn Fn(&ServiceKey) -> bool, now: Millis) {
+    let beat = now.minus(IN_TIME_MS);
+    each_of(registry, of, &mut |_, instance| {
         if !instance.is_late() {
-            instance.hear_beat(in_time);
+            instance.hear_beat(beat);
         }
     });
-    true
+}
+
+fn each_of(registry: &Registry, of: &dyn Fn(&ServiceKey) -> bool, each: &mut dyn FnMut(&Service, &Instance)) {
+    registry.for_each(|service| {
+        if of(&service.key) {
+            service.state().ephemeral.iter().for_each(|instance| each(service, instance));
+        }
+    });
+}
+
+/// Owners all of whose last words about silence were understood, while the comparison of their data goes on.
+#[derive(Debug, Default)]
+pub struct Understood(BTreeSet<Address>);
+
+impl Understood {
+    /// An owner compared the digest of its data: where that `is_equal`, what it said holds for all of them.
+    pub fn verified(
+        &mut self,
+        registry: &Registry,
+        (owner, of_owner): (&Address, &dyn Fn(&ServiceKey) -> bool),
+        (has_heard, is_equal): (bool, bool),
+        now: Millis,
+    ) {
+        self.0.remove(owner);
+        match (has_heard, is_equal) {
+            (true, true) => in_time(registry, of_owner, now),
+            (true, false) => _ = self.0.insert(owner.clone()),
+            (false, _) => {}
+        }
+    }
+
+    /// It compared the keys that may differ: what it said holds for all others. Those that differ are sent, and their
+    /// beats with them.
+    pub fn compared(
+        &mut self,
+        registry: &Registry,
+        (owner, of_owner): (&Address, &dyn Fn(&ServiceKey) -> bool),
+        differing: &Differing<ServiceKey>,
+        now: Millis,
+    ) {
+        if self.0.remove(owner) {
+            let Differing { wanted, unknown_there } = differing;
+            let differs: BTreeSet<&ServiceKey> = wanted.iter().chain(unknown_there).collect();
+            in_time(registry, &|key| of_owner(key) && !differs.contains(key), now);
+        }
+    }
 }
 
 /// Forgets who was called late by a former owner of this service: the new one says it anew.
@@ -215,6 +259,9 @@ mod tests {
         let mut tell = |now: Millis| {
             let beats = news(&owner, &all, &mut told, now);
             let heard = hear(&copy, &beats, &all, now);
+            if heard {
+                in_time(&copy, &all, now);
+            }
             (named(&beats.late).len(), named(&beats.back).len(), heard)
         };
         beat(&owner, "a", START.plus(8_000));
@@ -238,7 +285,12 @@ mod tests {
     fn who_has_missed_something_takes_nobody_for_living_until_it_is_said_anew() {
         let (owner, copy, mut told) = (node(&["a", "b"]), node(&["a", "b"]), Told::default());
         let all = |_: &ServiceKey| true;
-        let tell = |now: Millis, told: &mut Told| hear(&copy, &news(&owner, &all, told, now), &all, now);
+        let mut understood = Understood::default();
+        let mut tell = |now: Millis, told: &mut Told| {
+            let heard = hear(&copy, &news(&owner, &all, told, now), &all, now);
+            understood.verified(&copy, (&Address::new("o:1"), &all), (heard, true), now);
+            heard
+        };
         beat(&owner, "a", START.plus(12_000));
         assert!(tell(START.plus(15_000), &mut told));
         // As when the owner seems to be another one for a moment.
@@ -249,6 +301,33 @@ mod tests {
         told.clear();
         assert!(tell(START.plus(25_000), &mut told));
         assert_eq!(ages(&copy, START.plus(25_000)), [13_000, 25_000]);
+    }
+
+    #[test]
+    fn of_what_the_owner_lacks_or_has_otherwise_its_silence_says_nothing() {
+        let (copy, owner, all) = (node(&["a"]), Address::new("o:1"), |_: &ServiceKey| true);
+        let (now, own) = (START.plus(29_000), ServiceKey::new("public", "G@@s"));
+        let age = || ages(&copy, now)[0];
+        let differing = |wanted: &[ServiceKey], unknown_there: &[ServiceKey]| Differing {
+            wanted: wanted.to_vec(),
+            unknown_there: unknown_there.to_vec(),
+        };
+        let mut understood = Understood::default();
+        let (theirs, mine) = ([own.clone()], [ServiceKey::new("public", "G@@t")]);
+        for (heard, wanted, unknown, expected) in [
+            (true, &theirs[..], &mine[..], 29_000),
+            (true, &mine, &theirs, 29_000),
+            (false, &mine, &[], 29_000),
+            (true, &mine, &[], 13_000),
+        ] {
+            understood.verified(&copy, (&owner, &all), (heard, false), now);
+            assert_eq!(age(), 29_000, "not before the keys are compared");
+            understood.compared(&copy, (&owner, &all), &differing(wanted, unknown), now);
+            assert_eq!(age(), expected, "{heard} {wanted:?} {unknown:?}");
+        }
+        let later = now.plus(20_000);
+        understood.compared(&copy, (&owner, &all), &differing(&[], &[]), later);
+        assert_eq!(ages(&copy, later), [33_000], "nothing was said since");
     }
 
     #[test]

@@ -54,7 +54,9 @@ pub struct Replaced {
 impl Registry {
     /// Merges what a Nacre member tells of a service, which is made where something of it is to be remembered.
     ///
-    /// `complete` says that these are all that the member knows. Nothing new makes no revision; everything new makes one.
+    /// `complete` says that these are all that the member knows. `judges` says that this node is the owner, and has been
+    /// for so long that all that live have beaten here: what is told of and has been silent for too long is removed for
+    /// all, since whoever has it waits for that. Nothing new makes no revision; everything new makes one.
     ///
     /// # Errors
     /// [`NameError`] of the service; nothing is taken then.
@@ -63,19 +65,20 @@ impl Registry {
         place: Place<'_>,
         mut entries: Vec<Entry>,
         complete: bool,
+        judges: bool,
         now: Millis,
     ) -> Result<Merged, NameError> {
         entries.sort_by(|one, other| compare(&one.key(), &other.key()));
         loop {
             let service = match self.get(place) {
                 Some(service) => service,
-                None if !entries.iter().any(|entry| self.is_worth_a_service(entry, now)) => {
+                None if !entries.iter().any(|entry| self.is_worth_a_service(entry, judges, now)) => {
                     return Ok(Merged::default());
                 }
                 None => self.get_or_make(place, Default::default, now)?,
             };
             let written = self.write(&service, now, |draft| {
-                let merging = Merging { registry: self, draft, now, merged: Merged::default() };
+                let merging = Merging { registry: self, draft, judges, now, merged: Merged::default() };
                 merging.run(std::mem::take(&mut entries), complete)
             });
             // Where it was removed meanwhile, nothing has been taken out of `entries`.
@@ -85,9 +88,9 @@ impl Registry {
         }
     }
 
-    fn is_worth_a_service(&self, entry: &Entry, now: Millis) -> bool {
+    fn is_worth_a_service(&self, entry: &Entry, judges: bool, now: Millis) -> bool {
         match entry {
-            Entry::Alive(instance) => !self.is_too_old(instance, now),
+            Entry::Alive(instance) => judges || !self.is_too_old(instance, now),
             Entry::Gone(_) => self.shared,
         }
     }
@@ -147,6 +150,7 @@ impl Registry {
 struct Merging<'a> {
     registry: &'a Registry,
     draft: &'a mut Draft,
+    judges: bool,
     now: Millis,
     merged: Merged,
 }
@@ -204,6 +208,9 @@ impl Merging<'_> {
             self.merged.ours_is_newer = true;
         } else if !self.registry.is_too_old(&told, self.now) {
             self.put(told);
+        } else if self.judges {
+            let (stamp, cause) = (self.draft.local_stamp(), Cause::Silent { last_beat: told.last_beat() });
+            self.draft.bury(Gone::of(&key, stamp, self.now, cause));
         }
     }
 

@@ -37,7 +37,7 @@ impl Node {
     }
 
     fn merge(&self, entries: Vec<Entry>, complete: bool) -> Merged {
-        self.registry.merge(PLACE, entries, complete, NOW).unwrap()
+        self.registry.merge(PLACE, entries, complete, false, NOW).unwrap()
     }
 
     fn register(&self, ip: &str, weight: f64) {
@@ -195,7 +195,7 @@ fn nothing_worth_remembering_makes_no_service() {
     node.registry.set_expires(false);
     assert_eq!(node.merge(vec![silent("a", 5, 30_001)], true), Merged { changed: true, ..MERGED });
     let alone = Registry::new(Arc::default(), Limits::default());
-    assert_eq!(alone.merge(PLACE, vec![left("a", 5)], true, NOW), Ok(MERGED));
+    assert_eq!(alone.merge(PLACE, vec![left("a", 5)], true, false, NOW), Ok(MERGED));
     assert!(alone.is_empty());
 }
 
@@ -211,6 +211,23 @@ fn what_has_been_silent_for_too_long_is_not_taken_anew_but_kept_where_it_is() {
     marked.beat(Millis(0));
     node.merge(vec![Entry::Alive(marked)], false);
     assert_eq!(node.shown().len(), 3, "time does nothing to a marked one");
+}
+
+#[test]
+fn what_has_been_silent_for_too_long_is_removed_for_all_by_the_owner() {
+    let (owner, copy) = (Node::new(5_000), Node::new(5_000));
+    copy.merge(vec![alive("a", 5_007)], true);
+    copy.service().state().ephemeral.get(&key("a")).unwrap();
+    let told = vec![silent("a", 5_007, 30_001), silent("b", 6, 30_000)];
+    let merged = owner.registry.merge(PLACE, told, true, true, NOW).unwrap();
+    assert_eq!(merged, Merged { changed: true, ..MERGED });
+    assert_eq!(owner.shown(), ["b 6 1.0 true", "a 5008 silent"]);
+    assert_eq!(owner.reports(), (1, 1), "peers are told");
+    // Who knows of a younger beat than was told says so.
+    copy.merge(owner.entries(None), false);
+    assert_eq!(copy.shown(), ["a 5009 1.0 true", "b 6 1.0 true"]);
+    owner.merge(copy.entries(None), false);
+    assert_eq!(owner.shown(), copy.shown());
 }
 
 #[test]
@@ -327,7 +344,7 @@ fn an_instance_that_can_not_be_is_left_out() {
     assert_eq!(node.shown(), ["a 3 1.0 true", "c 3 1.0 true"]);
     let place = Place { name: "G@@/", ..PLACE };
     assert!(matches!(
-        node.registry.merge(place, vec![alive("a", 3)], true, NOW),
+        node.registry.merge(place, vec![alive("a", 3)], true, false, NOW),
         Err(NameError::Characters(_))
     ));
     assert_eq!(node.registry.len(), 1);

@@ -93,6 +93,8 @@ pub struct NacreNode {
     changed: BTreeSet<usize>,
     is_leaving: bool,
     driven: Millis,
+    moved: Millis,
+    understood: silence::Understood,
     boot: u64,
 }
 
@@ -150,6 +152,9 @@ impl NacreNode {
         let view = Arc::new(view);
         if self.view.standing == Standing::Removed && view.standing == Standing::Starting {
             self.registry.forget_ephemeral();
+        }
+        if self.view.ring != view.ring {
+            self.moved = at.now;
         }
         takeover::take_over(&self.registry, &self.view, &view, at.now);
         self.view = Arc::clone(&view);
@@ -292,7 +297,10 @@ impl NacreNode {
 
     /// Merges what `from` sent.
     fn merge(&mut self, from: Option<NodeId>, datum: &Datum, now: Millis) {
-        let merged = self.registry.merge(datum.key.place(), datum.entries(now), datum.is_complete, now);
+        let place = datum.key.place();
+        let judges = now.since(self.moved) > takeover::GRACE_MS
+            && mapper::owner(&self.view, place.name) == Owner::Here;
+        let merged = self.registry.merge(place, datum.entries(now), datum.is_complete, judges, now);
         let merged = merged.unwrap();
         if merged.ours_is_newer
             && let Some(from) = from
@@ -363,15 +371,25 @@ impl NacreNode {
                 Answer::Taken
             }
             Call::Verify { ring, root, beats } => {
-                let claim = Claim::new(&self.view, address(from).as_str(), &ring);
-                let heard = silence::hear(&self.registry, &beats, &|key| claim.holds(key), now);
-                let ours = nacre::distro::verify::Buckets::of(&self.lists, &|key| claim.holds(key));
+                let mut understood = std::mem::take(&mut self.understood);
+                let owner = address(from);
+                let claim = Claim::new(&self.view, owner.as_str(), &ring);
+                let is_of = |key: &ServiceKey| claim.holds(key);
+                let heard = silence::hear(&self.registry, &beats, &is_of, now);
+                let ours = nacre::distro::verify::Buckets::of(&self.lists, &is_of);
+                understood.verified(&self.registry, (&owner, &is_of), (heard, ours.root() == root), now);
+                self.understood = understood;
                 let buckets = (ours.root() != root).then_some(ours);
                 Answer::Verified { boot: self.boot, missed: !heard, buckets }
             }
             Call::Keys { ring, page } => {
-                let claim = Claim::new(&self.view, address(from).as_str(), &ring);
-                let differing = page.compare(&self.lists, &|key| claim.holds(key));
+                let mut understood = std::mem::take(&mut self.understood);
+                let owner = address(from);
+                let claim = Claim::new(&self.view, owner.as_str(), &ring);
+                let is_of = |key: &ServiceKey| claim.holds(key);
+                let differing = page.compare(&self.lists, &is_of);
+                understood.compared(&self.registry, (&owner, &is_of), &differing, now);
+                self.understood = understood;
                 self.core.lacks(&address(from), differing.unknown_there, now);
                 Answer::Wanted(differing.wanted)
             }
@@ -459,6 +477,8 @@ impl SimNode for NacreNode {
             changed: BTreeSet::new(),
             is_leaving: false,
             driven: at.now,
+            moved: at.now,
+            understood: silence::Understood::default(),
             boot: setup.seed,
         }
     }
