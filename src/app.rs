@@ -243,7 +243,7 @@ fn start(
     let Doors { listener, port, own: found, packets, node } = doors;
     let (stopped, drain) = (CancellationToken::new(), node.drain.clone());
     let mut tasks = Tasks::new(stopped.clone());
-    let exchange = membership.protocol(&applied.registry, &applied.clock, settings, node.boot);
+    let exchange = membership.protocol(&applied.registry, &changes, &applied.clock, settings, node.boot);
     let distro = exchange.as_ref().map(|exchange| exchange.distro.clone());
     let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, changes, &distro, settings);
     let push = Push::new(&settings.push);
@@ -291,7 +291,7 @@ fn start(
         .map(|exchange| membership::ring(&membership, exchange, &api.clock) as Arc<dyn Ring>);
     let forwarder = stack::forwarder(&api, Ownership::new(ring, With::of(&api)));
     let leaving = exchange.clone().map(|exchange| (exchange, membership.cluster.clone()));
-    membership::spawn(membership, exchange.as_ref(), &forwarder, changes, &mut tasks, &stopped);
+    membership::spawn(membership, exchange.as_ref(), &forwarder, &mut tasks, &stopped);
     let server = Server {
         service: stack::v1::<Incoming>(api, limits, forwarder),
         table: Arc::new(Table::new(context_path).with_prometheus(settings.server.prometheus_endpoint)),

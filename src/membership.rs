@@ -86,12 +86,14 @@ impl Membership {
     pub fn protocol(
         &self,
         registry: &Arc<Registry>,
+        changes: &Arc<Changes>,
         clock: &Clock,
         settings: &Settings,
         boot: u64,
     ) -> Option<Exchange> {
         let (cluster, registry) = (self.cluster.clone(), Arc::clone(registry));
-        let distro = || Distro::new(cluster, registry, clock.clone(), rhythm(settings), boot);
+        let distro =
+            || Distro::new(cluster, registry, Arc::clone(changes), clock.clone(), rhythm(settings), boot);
         self.has_members().then(|| Exchange { distro: distro(), peers: self.peers.clone() })
     }
 }
@@ -125,13 +127,12 @@ pub fn spawn(
     membership: Membership,
     exchange: Option<&Exchange>,
     forwarder: &Forwarder,
-    changes: &Arc<Changes>,
     tasks: &mut Tasks,
     stopped: &CancellationToken,
 ) {
     let (Some(watch), Some(exchange)) = (membership.watch, exchange) else { return };
     let cluster = membership.cluster;
-    let runner = Runner { exchange: exchange.clone(), changes: Arc::clone(changes) };
+    let runner = Runner { exchange: exchange.clone() };
     tasks.spawn("distro", runner.run(stopped.clone()));
     tasks.spawn("health of 1.x members", exchange.clone().exchange_health(stopped.clone()));
     tasks.spawn("member reports", report::run(cluster.clone(), membership.peers, stopped.clone()));

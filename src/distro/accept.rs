@@ -164,6 +164,22 @@ pub enum Part {
     Judges,
 }
 
+impl Outcome {
+    /// All that was wrong.
+    pub fn faults(&self) -> impl Iterator<Item = &AcceptError> {
+        let refused = self.refused.iter().map(|(_, error)| error);
+        refused.chain(self.halved.iter().map(|(_, error)| error))
+    }
+}
+
+impl AcceptError {
+    /// Whether it is the clocks that don't fit: what such data say can't be compared with anything.
+    #[must_use]
+    pub fn is_of_another_time(&self) -> bool {
+        matches!(self, Self::Field(_, FieldError::Range("nacreStamp" | "stamp", _)))
+    }
+}
+
 /// Takes data of peers key by key: merges what Nacre members tell, puts lists of 1.x members in the place of ours, or takes
 /// what is new in them, by the `part` of this node.
 pub fn take(

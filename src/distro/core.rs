@@ -31,6 +31,8 @@ pub const STILL_MS: u64 = 2_000;
 const HEARTBEAT_MS: u64 = 500;
 /// A peer that was asked about silent parts and doesn't answer for this long knows nothing of them, in milliseconds.
 const ASK_MS: u64 = 3_000;
+/// A peer whose answer to that was no good is asked again after this, in milliseconds.
+const ASK_AGAIN_MS: u64 = 500;
 /// Keys in one pull from a member of 1.x.
 const PULL_BATCH: usize = 1_000;
 
@@ -154,6 +156,8 @@ struct Line<K> {
     pulls: BTreeSet<K>,
     verifying: bool,
     asking: bool,
+    /// Until when it isn't asked again after it gave no answer.
+    ask_not_before: Millis,
     pulling: bool,
 }
 
@@ -166,6 +170,7 @@ impl<K: Clone + Ord + std::hash::Hash> Line<K> {
             pulls: BTreeSet::new(),
             verifying: false,
             asking: false,
+            ask_not_before: Millis(0),
             pulling: false,
         }
     }
@@ -220,7 +225,9 @@ impl<D: Data> Core<D> {
             let line = self.lines.entry(peer.address.clone()).or_insert_with(Line::new);
             let was_at_work = before.peer(&peer.address).is_some_and(Peer::is_nacre_at_work);
             if peer.is_nacre_at_work() && !was_at_work {
+                // It may have started anew meanwhile.
                 line.told.clear();
+                line.outbox.forget_confirmed();
                 line.outbox.hurry(now);
             }
         }
@@ -286,6 +293,11 @@ impl<D: Data> Core<D> {
         nacre.any(|peer| self.lines.get(&peer.address).is_some_and(|line| line.outbox.lacks(key)))
     }
 
+    /// Forgets what peers have of keys that don't exist any more.
+    pub fn forget_all_but(&mut self, exists: &dyn Fn(&D::Key) -> bool) {
+        self.lines.values_mut().for_each(|line| line.outbox.forget_all_but(exists));
+    }
+
     /// How many keys wait for a peer or are under way to it, for each peer.
     pub fn waiting(&self) -> impl Iterator<Item = (&Address, usize)> {
         self.lines.iter().map(|(address, line)| (address, line.outbox.len()))
@@ -316,7 +328,7 @@ impl<D: Data> Core<D> {
             Standing::Serving | Standing::Leaving => {
                 self.push(now, &mut actions);
                 self.settle(now, &mut actions);
-                self.ask_peers(&mut actions);
+                self.ask_peers(now, &mut actions);
                 self.pull_from_legacy(&mut actions);
                 if now >= self.next_round {
                     self.next_round = now.plus(self.rhythm.verify_ms);
@@ -362,8 +374,12 @@ impl<D: Data> Core<D> {
             (UnderWay::Push, _) => line.outbox.sent(Sent::Failed, now, pace, dice),
             (UnderWay::Verify, Answer::Verified { boot, missed, buckets }) => {
                 line.verifying = false;
-                if line.boot.replace(boot) != Some(boot) || missed {
+                let is_new = line.boot.replace(boot) != Some(boot);
+                if is_new || missed {
                     line.told.clear();
+                }
+                if is_new {
+                    line.outbox.forget_confirmed();
                 }
                 if let Some(theirs) = buckets {
                     self.compare(peer, &theirs, data, &mut actions);
@@ -387,6 +403,8 @@ impl<D: Data> Core<D> {
                             ask.waits_for.remove(&peer);
                         }
                     }
+                } else {
+                    line.ask_not_before = now.plus(ASK_AGAIN_MS);
                 }
             }
             (UnderWay::Checksums, _) => line.verifying = false,
@@ -453,14 +471,18 @@ impl<D: Data> Core<D> {
         });
     }
 
-    fn ask_peers(&mut self, actions: &mut Vec<Action<D>>) {
+    fn ask_peers(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
         let view = Arc::clone(&self.view);
         for peer in view.peers.iter().filter(|peer| peer.is_nacre_at_work()) {
             let waits = |ask: &Ask| ask.waits_for.contains(&peer.address);
+            let Some(line) = self.lines.get_mut(&peer.address) else { continue };
+            if line.asking || now < line.ask_not_before {
+                continue;
+            }
             let keys = self.asks.iter().filter(|(_, ask)| waits(ask)).map(|(key, _)| key.clone());
             let keys: Vec<_> = keys.collect();
-            let Some(line) = self.lines.get_mut(&peer.address) else { continue };
-            if !keys.is_empty() && !std::mem::replace(&mut line.asking, true) {
+            if !keys.is_empty() {
+                line.asking = true;
                 let call = self.call(&peer.address, Call::Ask(keys));
                 actions.push(call);
             }

@@ -235,3 +235,14 @@ fn a_node_loads_before_it_says_anything_and_one_that_stood_still_says_so_first()
     core.see(view(Standing::Comparing, peers(MemberState::Up)), Millis(2_007));
     assert_eq!(said(&core.poll(&data, Millis(2_007))), ["10.0.0.2:8848 load"]);
 }
+
+#[test]
+fn a_peer_that_answers_no_question_is_asked_again_after_a_pause() {
+    let data = Numbers::default();
+    let mut core = serving(vec![nacre(2, MemberState::Up)]);
+    core.ask(&7, Millis(10));
+    let actions = core.poll(&data, Millis(10));
+    core.answered(id(&actions, 0), Answer::Failed, &data, Millis(11));
+    assert!(core.poll(&data, Millis(12)).is_empty() && core.poll(&data, Millis(510)).is_empty());
+    assert_eq!(said(&core.poll(&data, Millis(511))), ["10.0.0.2:8848 ask [7]"]);
+}

@@ -1,6 +1,9 @@
 //! Makes the calls that the protocol asks for, and takes what they bring into the registry.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -20,7 +23,10 @@ use super::{
     silence,
 };
 use crate::{
-    base::{clock::Reading, json},
+    base::{
+        clock::{Millis, Reading},
+        json,
+    },
     cluster::{Address, Evidence, PeerError, Peers, View},
     model::{Registry, ServiceKey},
 };
@@ -32,6 +38,8 @@ enum ExchangeError {
     Peer(#[from] PeerError),
     #[error("the answer can't be read: {0}")]
     Answer(#[from] serde_json::Error),
+    #[error("its data are of more than a day ahead of this node's clock: set one of the two clocks right")]
+    Clock,
 }
 
 /// Calls peers on behalf of the protocol; cheap to clone.
@@ -121,11 +129,14 @@ impl Exchange {
     }
 
     /// Takes all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
-    fn take_all(&self, from: &Address, body: &[u8]) -> Result<(), serde_json::Error> {
+    fn take_all(&self, from: &Address, body: &[u8]) -> Result<(), ExchangeError> {
         let at = self.at();
         let outcome = accept::take(self.registry(), batch::read(body, at)?, |_| Part::Collects, at.now);
         self.distro.0.counts.note_outcome(&outcome);
         self.distro.note_outcome(from, &outcome);
+        if outcome.faults().any(AcceptError::is_of_another_time) {
+            return Err(ExchangeError::Clock);
+        }
         Ok(())
     }
 
@@ -187,7 +198,14 @@ impl Exchange {
     }
 
     /// Brings what a member knows of one service; a failure is told, and nothing else follows from it.
+    ///
+    /// Whoever asks while it is being brought waits for the same answer, and for a second after it nobody asks again.
     pub async fn fetch(&self, from: &Address, service: ServiceKey) {
+        let brought = self.distro.0.fetches.of(&service, self.at().now);
+        let mut brought = brought.lock().await;
+        if brought.is_some_and(|at| self.at().now.since(at) < Fetches::GOOD_MS) {
+            return;
+        }
         let outcome = match self.peers.data(from, &[key::of(service.place())]).await {
             Ok(body) => {
                 let at = self.at();
@@ -195,6 +213,7 @@ impl Exchange {
             }
             Err(error) => Err(ExchangeError::from(error)),
         };
+        *brought = Some(self.at().now);
         match outcome {
             Ok(outcome) => self.distro.note_outcome(from, &outcome),
             Err(error) => self.note(from, &error),
@@ -253,6 +272,28 @@ impl Exchange {
     }
 }
 
+/// Services that are being fetched, or were a moment ago, and when their data came.
+#[derive(Debug, Default)]
+pub(super) struct Fetches(parking_lot::Mutex<HashMap<ServiceKey, Arc<Fetch>>>);
+
+type Fetch = tokio::sync::Mutex<Option<Millis>>;
+
+impl Fetches {
+    /// How long fetched data are good enough, in milliseconds.
+    const GOOD_MS: u64 = 1_000;
+    /// Services that are remembered before those that nobody fetches are forgotten.
+    const MANY: usize = 1_000;
+
+    fn of(&self, service: &ServiceKey, now: Millis) -> Arc<Fetch> {
+        let mut fetches = self.0.lock();
+        if fetches.len() >= Self::MANY {
+            let is_recent = |at: Option<Millis>| at.is_none_or(|at| now.since(at) < Self::GOOD_MS);
+            fetches.retain(|_, fetch| fetch.try_lock().map_or(true, |at| is_recent(*at)));
+        }
+        Arc::clone(fetches.entry(service.clone()).or_default())
+    }
+}
+
 fn ring(view: &View) -> Vec<String> {
     view.ring.iter().map(ToString::to_string).collect()
 }
@@ -268,7 +309,7 @@ fn read<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, serde_json::
 impl Distro {
     /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
     /// ours, add to them.
-    pub(super) fn take(&self, batch: Vec<batch::Read>, now: crate::base::clock::Millis) -> Outcome {
+    pub(super) fn take(&self, batch: Vec<batch::Read>, now: Millis) -> Outcome {
         let part = |key: &ServiceKey| match self.owns(key) {
             true if self.judges(key, now) => Part::Judges,
             true => Part::Collects,
@@ -309,9 +350,7 @@ impl Distro {
 /// The first thing that was wrong with data of a peer, if anything was.
 #[must_use]
 pub fn first_fault(outcome: &Outcome) -> Option<String> {
-    let refused = outcome.refused.iter().map(|(_, error)| error);
-    let mut faults = refused.chain(outcome.halved.iter().map(|(_, error)| error));
-    faults.next().map(AcceptError::to_string)
+    outcome.faults().next().map(AcceptError::to_string)
 }
 
 fn is_ours_better(taken: &Taken) -> bool {

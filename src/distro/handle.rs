@@ -24,7 +24,7 @@ use super::{
 use crate::{
     base::clock::{Clock, Millis},
     cluster::{Address, Cluster, Mapping, View},
-    model::{Registry, ServiceKey},
+    model::{Registry, ServiceKey, change::Changes},
 };
 
 /// The protocol of a node that has members beside it; cheap to clone.
@@ -37,6 +37,8 @@ pub(super) struct Inner {
     pub cluster: Cluster,
     pub lists: Lists,
     pub clock: Clock,
+    /// Tells what was written here.
+    pub changes: Arc<Changes>,
     pub core: Mutex<Core<Lists>>,
     /// Something is to be done earlier than the driver thinks.
     pub woken: Notify,
@@ -47,6 +49,7 @@ pub(super) struct Inner {
     /// When the protocol was driven last.
     driven: AtomicU64,
     pub health: super::legacy::Health,
+    pub fetches: super::exchange::Fetches,
     pub counts: Counts,
     /// What went wrong with members lately.
     failures: Mutex<Failures>,
@@ -60,7 +63,14 @@ pub(super) struct Inner {
 impl Distro {
     /// The protocol over `registry`, not driven yet; `boot` is random.
     #[must_use]
-    pub fn new(cluster: Cluster, registry: Arc<Registry>, clock: Clock, rhythm: Rhythm, boot: u64) -> Self {
+    pub fn new(
+        cluster: Cluster,
+        registry: Arc<Registry>,
+        changes: Arc<Changes>,
+        clock: Clock,
+        rhythm: Rhythm,
+        boot: u64,
+    ) -> Self {
         let (view, now) = (cluster.view(), clock.now());
         let own = view.own.clone();
         Self(Arc::new(Inner {
@@ -69,11 +79,13 @@ impl Distro {
             cluster,
             lists: Lists(registry),
             clock,
+            changes,
             woken: Notify::new(),
             flushed: Notify::new(),
             boot,
             driven: AtomicU64::new(now.0),
             health: super::legacy::Health::default(),
+            fetches: super::exchange::Fetches::default(),
             counts: Counts::default(),
             failures: Mutex::default(),
             understood: Mutex::default(),
@@ -135,14 +147,27 @@ impl Distro {
 
     /// A member sent something of these services of which this node knows better: it gets them whole.
     pub fn send_whole(&self, to: &Address, keys: impl IntoIterator<Item = ServiceKey>) {
+        let mut keys = keys.into_iter().peekable();
+        if keys.peek().is_none() {
+            return;
+        }
         self.0.core.lock().lacks(to, keys, self.0.clock.now());
         self.0.woken.notify_one();
+    }
+
+    /// Tells the protocol what was written here.
+    pub(super) fn take_changes(&self, now: Millis) {
+        let mut core = self.0.core.lock();
+        while let Some(service) = self.0.changes.try_next_local() {
+            core.changed(&service.key, now);
+        }
     }
 
     /// Ready when every member that can be reached has all that this node wrote.
     pub async fn flushed(&self) {
         loop {
             let flushed = self.0.flushed.notified();
+            self.take_changes(self.0.clock.now());
             if self.0.core.lock().is_flushed() {
                 return;
             }
@@ -164,6 +189,10 @@ impl Distro {
 
     /// Every member gets these services whole.
     pub fn send_to_all(&self, keys: impl IntoIterator<Item = ServiceKey>) {
+        let mut keys = keys.into_iter().peekable();
+        if keys.peek().is_none() {
+            return;
+        }
         let (mut core, now) = (self.0.core.lock(), self.0.clock.now());
         for key in keys {
             core.changed(&key, now);

@@ -154,10 +154,9 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
         under_way || self.waiting.contains_key(key)
     }
 
-    /// Forgets a key that no longer exists.
-    pub fn forget(&mut self, key: &K) {
-        self.confirmed.remove(key);
-        self.sent.remove(key);
+    /// Forgets what the peer has of keys that don't exist any more.
+    pub fn forget_all_but(&mut self, exists: &dyn Fn(&K) -> bool) {
+        self.confirmed.retain(|key, _| exists(key));
     }
 
     /// How many keys wait or are under way.
@@ -278,5 +277,24 @@ mod tests {
             outbox.next().unwrap().0
         };
         assert_eq!((pause(0), pause(124), pause(125)), (500, 376, 500));
+    }
+
+    #[test]
+    fn what_a_peer_has_is_forgotten_with_the_key_and_when_it_starts_anew() {
+        let mut outbox = Outbox::default();
+        let next = |outbox: &mut Outbox<u32>, now| {
+            for key in [1, 2] {
+                outbox.put(&key, false, Millis(now), PACE);
+            }
+            let items = outbox.take(Millis(now), PACE).unwrap();
+            outbox.sent(taken(&[7, 8]), Millis(now), PACE, 0);
+            items.into_iter().map(|item| item.newer_than).collect::<Vec<_>>()
+        };
+        assert_eq!(next(&mut outbox, 0), [None, None]);
+        assert_eq!(next(&mut outbox, 100), [Some(7), Some(8)]);
+        outbox.forget_all_but(&|key| *key == 2);
+        assert_eq!(next(&mut outbox, 200), [None, Some(8)]);
+        outbox.forget_confirmed();
+        assert_eq!(next(&mut outbox, 300), [None, None]);
     }
 }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     base::clock::Millis,
     cluster::{Address, Standing, View},
-    model::{Registry, ServiceKey, change::Changes},
+    model::{Registry, ServiceKey},
 };
 
 /// How often tombstones are looked at, in milliseconds.
@@ -29,8 +29,6 @@ const GONE_MS: u64 = 60_000;
 pub struct Runner {
     /// Makes the calls.
     pub exchange: Exchange,
-    /// Tells what was written here.
-    pub changes: Arc<Changes>,
 }
 
 /// What a call brought.
@@ -49,11 +47,12 @@ impl Runner {
         let mut next_prune = self.now().plus(PRUNE_MS);
         loop {
             let now = self.now();
-            self.exchange.distro.drives(now);
             self.see(&mut seen, now);
-            self.take_changes(now);
+            self.exchange.distro.take_changes(now);
             let actions = self.exchange.distro.0.core.lock().poll(self.lists(), now);
             self.perform(actions, &mut calls);
+            // Only now: until a standstill has its effect, whoever asks must find that nobody drove.
+            self.exchange.distro.drives(now);
             if now >= next_prune {
                 next_prune = now.plus(PRUNE_MS);
                 self.prune(now);
@@ -61,9 +60,7 @@ impl Runner {
             let next = self.exchange.distro.0.core.lock().next(now).unwrap_or(next_prune).min(next_prune);
             tokio::select! {
                 () = stopped.cancelled() => return,
-                service = self.changes.next_local() => {
-                    self.exchange.distro.0.core.lock().changed(&service.key, self.now());
-                }
+                () = self.exchange.distro.0.changes.any_local() => {}
                 () = self.exchange.distro.0.woken.notified() => {}
                 // The sender lives as long as the handle that this task holds.
                 _ = views.changed() => {}
@@ -110,13 +107,6 @@ impl Runner {
             core.lacks(&peer.address, handed_over.iter().cloned(), now);
         }
         *seen = view;
-    }
-
-    fn take_changes(&self, now: Millis) {
-        let mut core = self.exchange.distro.0.core.lock();
-        while let Some(service) = self.changes.try_next_local() {
-            core.changed(&service.key, now);
-        }
     }
 
     fn perform(&self, actions: Vec<Action<Lists>>, calls: &mut JoinSet<Ended>) {
@@ -170,8 +160,10 @@ impl Runner {
         self.perform(actions, calls);
     }
 
-    /// Forgets tombstones that every Nacre member has.
+    /// Forgets tombstones that every Nacre member has, and what members have of services that are gone.
     fn prune(&self, now: Millis) {
+        let exists = |key: &ServiceKey| self.registry().get(key.place()).is_some();
+        self.exchange.distro.0.core.lock().forget_all_but(&exists);
         self.registry().for_each(|service| {
             if !service.state().gone.is_empty()
                 && !self.exchange.distro.0.core.lock().is_lacking(&service.key)

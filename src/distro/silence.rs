@@ -39,7 +39,11 @@ pub fn news(registry: &Registry, owned: &dyn Fn(&ServiceKey) -> bool, told: &mut
         let state = service.state();
         for instance in &state.ephemeral {
             let age_ms = now.since(instance.last_beat());
-            let (is_late, id) = (age_ms > LATE_MS, id(service, instance));
+            let is_late = age_ms > LATE_MS;
+            if !is_late && told.is_empty() {
+                continue;
+            }
+            let id = id(service, instance);
             if is_late {
                 beats.lates.0 = beats.lates.0.wrapping_add(id);
                 still.insert(id);

@@ -73,16 +73,16 @@ impl Changes {
         service
     }
 
-    /// The next service of which something ephemeral was written here; waits for one. One caller at a time.
-    ///
-    /// It may have been removed meanwhile: its last state then holds what went with it.
-    pub async fn next_local(&self) -> Arc<Service> {
-        let service = self.local.take().await;
-        service.announced_local.store(false, Ordering::Release);
-        service
+    /// Ready when there is one; it stays to be taken.
+    pub async fn any_local(&self) {
+        while self.local.waiting.lock().is_empty() {
+            self.local.filled.notified().await;
+        }
     }
 
-    /// [`Changes::next_local`] without waiting.
+    /// The next service of which something ephemeral was written here, if there is one. One caller at a time.
+    ///
+    /// It may have been removed meanwhile: its last state then holds what went with it.
     pub fn try_next_local(&self) -> Option<Arc<Service>> {
         let service = self.local.waiting.lock().pop_front()?;
         service.announced_local.store(false, Ordering::Release);

@@ -64,7 +64,7 @@ impl Registry {
     }
 
     /// The same for a node whose ephemeral data peers share: it stamps by the wall clock as it stands at `at`, keeps
-    /// tombstones, and reports to [`Changes::next_local`] what is written here.
+    /// tombstones, and reports to [`Changes::try_next_local`] what is written here.
     #[must_use]
     pub fn shared(self, at: Reading) -> Self {
         let signed = |ms| i64::try_from(ms).unwrap_or(i64::MAX);
