@@ -174,13 +174,14 @@ impl Merging<'_> {
         self.merged
     }
 
-    /// Whether an instance is here, and not about to go, of which sorted `entries` say nothing.
+    /// Whether an instance is here of which sorted `entries` say nothing. One that has been silent for too long counts, too,
+    /// unless it is about to go from here: its owner must hear of it to remove it for all.
     fn lacks_ours(&self, entries: &[Entry]) -> bool {
         let mut entries = entries.iter().peekable();
         self.draft.ephemeral().iter().any(|ours| {
             while entries.next_if(|entry| compare(&entry.key(), &ours.key()) == Ordering::Less).is_some() {}
             let told = entries.peek().is_some_and(|entry| compare(&entry.key(), &ours.key()).is_eq());
-            !told && !self.registry.is_too_old(ours, self.now)
+            !told && !(self.judges && self.registry.is_too_old(ours, self.now))
         })
     }
 

@@ -331,7 +331,9 @@ fn what_a_complete_datum_lacks_is_told_to_its_sender() {
     for instance in &node.service().state().ephemeral {
         instance.beat(NOW.minus(30_001));
     }
-    assert!(!node.merge(vec![], true).ours_is_newer, "what is about to go is not worth a word");
+    assert!(node.merge(vec![], true).ours_is_newer, "the owner must hear of it to remove it");
+    let merged = node.registry.merge(PLACE, vec![], true, true, NOW).unwrap();
+    assert!(!merged.ours_is_newer, "what is about to go from here is not worth a word");
     assert_eq!(node.shown().len(), 4);
 }
 

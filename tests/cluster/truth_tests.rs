@@ -74,6 +74,18 @@ fn a_dead_clients_instance_may_stay_for_a_while() {
 }
 
 #[test]
+fn a_dead_clients_instance_may_come_to_a_node_that_could_not_know_it() {
+    for (node, at, is_risen) in [(1, 11, false), (0, 11, true), (1, 13, true)] {
+        let (mut truth, id, start) = one();
+        truth.died(id, start + SECOND);
+        truth.reachable(1, start + 10 * SECOND);
+        assert_eq!(poll(&mut truth, node, start + at * SECOND, &[]), Findings::default());
+        let findings = poll(&mut truth, node, start + at * SECOND, &[id]);
+        assert_eq!(findings.risen == [id], is_risen, "{node} {at}");
+    }
+}
+
+#[test]
 fn what_was_acknowledged_just_before_a_kill_may_be_missing_until_the_next_beat() {
     let (mut truth, id, start) = one();
     poll(&mut truth, 0, start, &[id]);

@@ -283,9 +283,11 @@ impl Truth {
                     }
                 }
                 (Some(end), None) => {
+                    let expected = |since: Instant| poll.sent > reachable(since) + *grace;
                     let gone = match end {
                         End::Left { since, .. } => since <= poll.got,
-                        End::Died { .. } => true,
+                        // What came to its end before the node could know it may yet come, as to all the others.
+                        End::Died { .. } => *seen != Seen::Never || record.acknowledged.is_some_and(expected),
                     };
                     if gone {
                         *seen = Seen::Gone;
