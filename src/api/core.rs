@@ -15,7 +15,7 @@ use super::{
     Api, V1Call, body,
     member::{self, Members},
     params::Params,
-    peers::is_listed,
+    peers::{self, is_listed},
     reply::{self, Refusal, Reply},
     routes::{Outcome, Pending},
 };
@@ -85,11 +85,15 @@ pub fn report(api: &Api, call: &V1Call) -> Outcome {
     if matches!(standing, Standing::Starting | Standing::Comparing | Standing::Removed) {
         return Ok(Reply::Whole(Box::new(not_ready(standing))));
     }
-    let body: &RawValue = body::json(call)?;
+    let note = |refusal: &Refusal| peers::note_malformed(api, call, refusal);
+    let body: &RawValue = body::json(call).inspect_err(note)?;
     let mut report = match document::read(body.get().as_bytes()) {
         Ok(report) => report,
-        Err(error @ ReportError::Illegal) => return failure(400, &error.to_string()),
-        Err(error) => return Err(Refusal::failed(error)),
+        Err(error @ ReportError::Illegal) => {
+            note(&Refusal::illegal(&error));
+            return failure(400, &error.to_string());
+        }
+        Err(error) => return Err(Refusal::failed(error)).inspect_err(note),
     };
     // The time of the receiver, as in the reference.
     report.extend_info.insert("lastRefreshTime".to_owned(), api.clock.wall_ms().into());

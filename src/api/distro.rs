@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{
     Api, V1Call, body,
     params::Params,
+    peers,
     reply::{self, Refusal, Reply},
     routes::Outcome,
 };
@@ -64,17 +65,22 @@ pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
         accept(&api.registry, data, api.clock.reading())?;
         return Ok(Reply::OK);
     };
-    body::check_json(call)?;
+    body::check_json(call).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
     let from = source(call);
+    if let Some(from) = &from {
+        peers::check_listed(&api.cluster.view_guard(), from)?;
+    }
     let outcome = distro
         .receive(from.as_ref(), &call.body)
-        .map_err(|error| Refusal::failed(format_args!("JSON parse error: {error}")))?;
-    match first_fault(&outcome) {
+        .map_err(|error| Refusal::failed(format_args!("JSON parse error: {error}")))
+        .inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
+    let answer = match first_fault(&outcome) {
         None if outcome.taken.is_empty() => Err(AcceptError::Empty.into()),
         None => Ok(Reply::OK),
         // What is good of it counts; the member is told why it isn't all.
         Some(fault) => Err(Refusal::illegal(fault)),
-    }
+    };
+    answer.inspect_err(|refusal| peers::note_malformed(api, call, refusal))
 }
 
 /// The Nacre member that sent a call; those of 1.x don't say who they are.
@@ -149,8 +155,18 @@ fn octets(api: &Api, data: &[Outgoing], dialect: Dialect) -> Reply {
 
 /// PUT checksum: a member of 1.x says what it is responsible for. Without members there is nothing to compare.
 pub fn put_checksum(api: &Api, call: &V1Call) -> Outcome {
+    let (source, texts) =
+        read_checksums(call).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
+    if let Some(distro) = at_work(api)? {
+        distro.compare_legacy(&source, &texts);
+    }
+    Ok(Reply::OK)
+}
+
+/// Whose checksums they are, and the checksums by key.
+fn read_checksums(call: &V1Call) -> Result<(Address, BTreeMap<String, String>), Refusal> {
     let params = Params::of(call);
-    let source = params.typed("source", "String")?;
+    let source = Address::new(params.typed("source", "String")?);
     let checksums: BTreeMap<String, Value> = body::json(call)?;
     let mut texts = BTreeMap::new();
     for (key, checksum) in checksums {
@@ -164,8 +180,5 @@ pub fn put_checksum(api: &Api, call: &V1Call) -> Outcome {
         };
         texts.insert(key, text);
     }
-    if let Some(distro) = at_work(api)? {
-        distro.compare_legacy(&Address::new(source), &texts);
-    }
-    Ok(Reply::OK)
+    Ok((source, texts))
 }

@@ -39,6 +39,7 @@ impl Members {
             failures: 0,
             why: "it is this node, which is no member any more",
             knows_us: None,
+            forbids_us: false,
             is_own: true,
         });
         Self { standing, all: vec![own] }

@@ -5,11 +5,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Api, V1Call, body, distro,
+    Api, V1Call, body, distro, peers,
     reply::{Refusal, Reply},
     routes::Outcome,
 };
-use crate::distro::Distro;
+use crate::{
+    cluster::Address,
+    distro::{
+        Distro,
+        documents::{Ask, Keys, Verify},
+    },
+};
 
 /// PUT verify: an owner compares what it owns with what is here, and tells who is late with beats.
 pub fn verify(api: &Api, call: &V1Call) -> Outcome {
@@ -26,7 +32,30 @@ pub fn ask(api: &Api, call: &V1Call) -> Outcome {
     answer(api, call, |distro, asked| distro.heard(&asked))
 }
 
-fn answer<'a, Q: Deserialize<'a>, A: Serialize>(
+/// A document that names the member it comes from.
+trait Sourced {
+    fn source(&self) -> &str;
+}
+
+impl Sourced for Verify {
+    fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+impl Sourced for Keys {
+    fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+impl Sourced for Ask {
+    fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+fn answer<'a, Q: Deserialize<'a> + Sourced, A: Serialize>(
     api: &Api,
     call: &'a V1Call,
     answer: impl FnOnce(&Distro, Q) -> A,
@@ -34,5 +63,7 @@ fn answer<'a, Q: Deserialize<'a>, A: Serialize>(
     let Some(distro) = distro::at_work(api)? else {
         return Err(Refusal::forbidden("this server has no members beside it"));
     };
-    Ok(Reply::json(&answer(distro, body::json(call)?)))
+    let asked: Q = body::json(call).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
+    peers::check_listed(&api.cluster.view_guard(), &Address::new(asked.source()))?;
+    Ok(Reply::json(&answer(distro, asked)))
 }

@@ -7,7 +7,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use http::{HeaderMap, request::Parts};
-use nacre_middleware::collect::Allowance;
+use nacre_middleware::{collect::Allowance, loop_guard::SOURCE};
 use serde_json::Value;
 
 use super::{Api, V1Call, node::check_own_host, params::Params, reply::Refusal, routes::Row};
@@ -45,14 +45,37 @@ pub fn is_listed(view: &View, address: &Address) -> bool {
     *address == view.own || view.peer(address).is_some()
 }
 
-/// The member that a call says it comes from: the source of checksums, the sender of a report or of statuses.
+/// Refuses what somebody sends in the name of one that isn't another listed member.
+///
+/// # Errors
+/// 403.
+pub fn check_listed(view: &View, source: &Address) -> Result<(), Refusal> {
+    match view.peer(source) {
+        Some(_) => Ok(()),
+        None => Err(Refusal::forbidden(format_args!("{source} is no other listed member"))),
+    }
+}
+
+/// Tells the operator what couldn't be read of what a member sent to the entry that it called.
+pub fn note_malformed(api: &Api, call: &V1Call, refusal: &Refusal) {
+    if api.cluster.view_guard().standing != Standing::Alone {
+        let caller = call.peer.ip().to_canonical();
+        api.doorkeeper.malformed(caller, call.facts.path, refusal.text(), Instant::now());
+    }
+}
+
+/// The member that a call says it comes from: the source of checksums or in a header, the sender of a report, of statuses
+/// or of what only Nacre nodes say.
 fn claimed(call: &V1Call) -> Option<Address> {
     if let Some(source) = Params::of(call).get("source") {
         return Some(Address::new(source));
     }
+    if let Some(source) = call.head.headers.get(&SOURCE).and_then(|source| source.to_str().ok()) {
+        return Some(Address::new(source));
+    }
     let body = Some(&call.body).filter(|body| body.len() <= document::MAX_BYTES)?;
     let body: Value = serde_json::from_slice(body).ok()?;
-    let names = ["address", "clientIP"];
+    let names = ["address", "clientIP", "source"];
     names.iter().find_map(|name| body.get(name)?.as_str()).map(Address::new)
 }
 
@@ -75,10 +98,17 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::api::routes::Table;
+    use crate::{
+        api::routes::Table,
+        cluster::{Mapping, MemberState, Peer},
+    };
 
     fn claim(target: &str, body: &str) -> Option<String> {
-        let request = Request::put(target).header("host", "a").body(()).unwrap();
+        claim_with(Request::put(target).header("host", "a"), body)
+    }
+
+    fn claim_with(request: http::request::Builder, body: &str) -> Option<String> {
+        let request = request.body(()).unwrap();
         let facts = Table::new("/nacos").find(&request);
         let (head, ()) = request.into_parts();
         let body = body.to_owned().into();
@@ -87,12 +117,27 @@ mod tests {
     }
 
     #[test]
-    fn a_call_says_in_three_ways_whose_it_is() {
+    fn a_call_says_in_five_ways_whose_it_is() {
         let ours = Some("10.0.0.2:8848".to_owned());
         assert_eq!(claim("/nacos/v1/ns/distro/checksum?source=10.0.0.2:8848", "{}"), ours);
         assert_eq!(claim("/nacos/v1/core/cluster/report", r#"{"ip":"a","address":"10.0.0.2:8848"}"#), ours);
         let statuses = r#"{"clientIP":"10.0.0.2:8848","statuses":"{}"}"#;
         assert_eq!(claim("/nacos/v1/ns/service/status", statuses), ours);
+        assert_eq!(claim("/nacre/peer/verify", r#"{"source":"10.0.0.2:8848","root":"1"}"#), ours);
+        let datum = Request::put("/nacos/v1/ns/distro/datum").header("Request-Source", "10.0.0.2:8848");
+        assert_eq!(claim_with(datum, "{}"), ours);
+    }
+
+    #[test]
+    fn what_is_sent_in_the_name_of_no_other_member_is_refused() {
+        let (own, peer) = (Address::new("10.0.0.1:8848"), Address::new("10.0.0.2:8848"));
+        let peers = vec![Peer::new(peer.clone(), MemberState::Down)];
+        let view = View::new(own.clone(), Standing::Serving, peers, Mapping::Modulo);
+        assert!(check_listed(&view, &peer).is_ok());
+        for other in [own, Address::new("10.0.0.3:8848")] {
+            let refusal = check_listed(&view, &other).unwrap_err();
+            assert_eq!(refusal.text(), format!("{other} is no other listed member"));
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! nothing and that names with an empty part are refused is ours (compat cases marked imp-4, imp-8).
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{
     Api, V1Call,
     params::Params,
-    peers::is_listed,
+    peers::{self, is_listed},
     reply::{Refusal, Reply},
     routes::{Outcome, Pending},
 };
@@ -271,14 +271,37 @@ pub fn checksum(api: &Api, call: &V1Call) -> Outcome {
 ///
 /// Only a listed member may report; a report in the own name is read and has no effect.
 pub fn status(api: &Api, call: &V1Call) -> Outcome {
-    let report = StatusReport::read(&call.body)?;
+    let report =
+        StatusReport::read(&call.body).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
     if !is_listed(&api.cluster.view_guard(), &cluster::Address::new(&report.client_ip)) {
         return Err(Refusal::failed(format_args!("ip: {} is not in serverlist", report.client_ip)));
+    }
+    if let (Some(distro), Some(sent)) = (&api.distro, Checksums::read(&report.statuses)) {
+        distro.compare_health(
+            &cluster::Address::new(&report.client_ip),
+            &sent.namespace_id,
+            &sent.service_name_to_checksum,
+        );
     }
     match serde_json::from_str(&report.statuses) {
         Ok(serde_json::Value::Null) => Ok(Reply::Text("fail".into())),
         // What can't be read is left out silently, as the reference does: the peer reports again in some seconds.
         Ok(_) | Err(_) => Ok(Reply::OK),
+    }
+}
+
+/// What a status report says of the services of one namespace.
+#[derive(Debug, PartialEq, Eq, serde::Deserialize)]
+struct Checksums {
+    #[serde(rename = "namespaceId")]
+    namespace_id: String,
+    #[serde(rename = "serviceName2Checksum")]
+    service_name_to_checksum: HashMap<String, String>,
+}
+
+impl Checksums {
+    fn read(statuses: &str) -> Option<Self> {
+        serde_json::from_str(statuses).ok()
     }
 }
 
@@ -321,6 +344,20 @@ mod tests {
         assert_eq!((cut(0, 2), cut(-1, 2), cut(i32::MIN, 2)), (vec![1, 2], vec![1, 2], vec![1, 2]));
         assert_eq!((cut(1, i32::MAX), cut(3, i32::MAX)), (entries.to_vec(), entries.to_vec()));
         assert!(page(&entries, 1, -1).is_err());
+    }
+
+    #[test]
+    fn the_checksums_of_a_status_report_are_those_of_a_namespace() {
+        let read = |text: &str| Checksums::read(text);
+        let sent = r#"{"namespaceId":"public","serviceName2Checksum":{"G@@s":"1f"},"later":1}"#;
+        let checksums = HashMap::from([("G@@s".to_owned(), "1f".to_owned())]);
+        let expected = Checksums { namespace_id: "public".into(), service_name_to_checksum: checksums };
+        assert_eq!(read(sent), Some(expected));
+        for other in
+            ["{}", "null", "x", r#"{"namespaceId":"a"}"#, r#"{"namespaceId":1,"serviceName2Checksum":{}}"#]
+        {
+            assert_eq!(read(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Pure. None of it makes a node unready: a probe that took nodes with a dead peer out of service would take them all.
 
-use super::{MemberState, Roster, Standing, View, lookup::LookupShown};
+use super::{Address, MemberState, Roster, Standing, View, lookup::LookupShown};
 
 /// One line of `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,10 @@ pub fn conditions(roster: &Roster, lookup: Option<&LookupShown>, moved: Option<&
     let not_up = shown.iter().filter(|member| member.state != MemberState::Up);
     let not_up = not_up.map(|member| format!("{} {}: {}", member.address, member.state.as_str(), member.why));
     let strangers = shown.iter().filter(|member| member.knows_us == Some(false));
-    let strangers = strangers.map(|member| format!("{} doesn't list this node", member.address));
+    let strangers = strangers.map(|member| match member.forbids_us {
+        true => forbidden_text(&member.address),
+        false => format!("{} doesn't list this node", member.address),
+    });
     let persistent = shown.iter().filter_map(|member| {
         let count = member.report.as_ref()?.nacre.as_ref()?.persistent;
         (count > 0)
@@ -121,6 +124,12 @@ fn list_trouble(lookup: &LookupShown) -> Option<String> {
     Some(format!("the former list counts, since in {place} there is none{health}: {reason}"))
 }
 
+/// What an operator is told of a member that answers reports 403.
+#[must_use]
+pub fn forbidden_text(member: &Address) -> String {
+    format!("{member} doesn't take this node for a member (403): see nacre.peer.networks there")
+}
+
 /// What an operator is told of an own address that is another one now.
 #[must_use]
 pub fn moved_text(own: &str, moved: &str) -> String {
@@ -143,7 +152,7 @@ mod tests {
     use super::*;
     use crate::{
         base::clock::Millis,
-        cluster::{Address, AddressServerShown, MemberReport, NacreMark, Probe, RosterSettings},
+        cluster::{AddressServerShown, MemberReport, NacreMark, Probe, RosterSettings},
         config::Settings,
     };
 
@@ -169,6 +178,23 @@ mod tests {
         assert_eq!(conditions(&roster, None, None).len(), 6);
         let counts = MemberCounts { up: 1, nacre: 1, ring: 2, is_owner: true, ..MemberCounts::default() };
         assert_eq!(MemberCounts::of(&roster.view()), counts);
+    }
+
+    #[test]
+    fn a_member_that_forbids_reports_is_told_apart_from_one_with_another_list() {
+        let (mut roster, b) = (roster(&["b:1", "c:1"]), Address::new("b:1"));
+        let known = |known| Probe::Answered { known, nacre: Some(1) };
+        roster.probed(&Address::new("c:1"), known(true), Millis(1));
+        roster.probed(&b, Probe::Stranger, Millis(1));
+        let forbids = "members: b:1 doesn't take this node for a member (403): see nacre.peer.networks there"
+            .to_owned();
+        assert_eq!(troubles(&roster, None, None), [forbids]);
+        assert!(roster.is_forbidden_by(&b));
+        assert_eq!(MemberCounts::of(&roster.view()).up, 2, "it answers");
+        roster.probed(&b, known(false), Millis(2));
+        assert_eq!(troubles(&roster, None, None), ["members: b:1 doesn't list this node"]);
+        roster.probed(&b, known(true), Millis(3));
+        assert_eq!(troubles(&roster, None, None), [""; 0]);
     }
 
     #[test]

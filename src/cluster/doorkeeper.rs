@@ -24,6 +24,8 @@ use crate::config::ClusterSettings;
 const PERIOD: Duration = Duration::from_secs(30);
 /// How long the system may take to resolve one name. Then its last addresses count on.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Letters of what is told of a malformed body.
+const MOST_LETTERS: usize = 200;
 
 /// Says who is a member; cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +36,7 @@ struct Inner {
     rules: Rules,
     resolved: ArcSwap<Resolved>,
     refusals: Mutex<Refusals>,
+    malformed: Mutex<Refusals<(IpAddr, &'static str)>>,
 }
 
 impl Doorkeeper {
@@ -64,6 +67,14 @@ impl Doorkeeper {
                 setting = "nacre.peer.networks",
                 "refused a caller that says it is a member: it comes from an address that isn't the member's; if it is one, name its network in the setting"
             );
+        }
+    }
+
+    /// Tells the operator that what the member at `caller` sent to an entry can't be used.
+    pub fn malformed(&self, caller: IpAddr, entry: &'static str, why: &str, now: Instant) {
+        if self.0.malformed.lock().pass((caller, entry), now) {
+            let why: String = why.chars().take(MOST_LETTERS).collect();
+            tracing::warn!(member = %caller, entry, why, "what a member sent can't be used");
         }
     }
 

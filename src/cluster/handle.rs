@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use super::{
     Address, MemberCounts, MemberReport, MemberState, NacreMark, Probe, Roster, RosterSettings, ShownMember,
     Standing, View,
-    condition::{Condition, conditions, moved_text},
+    condition::{Condition, conditions, forbidden_text, moved_text},
     log,
     lookup::{Found, LookupShown, SwitchError, Watch},
     member::PROTOCOL,
@@ -241,6 +241,7 @@ impl Cluster {
             failures: 0,
             why: "it is this node",
             knows_us: None,
+            forbids_us: false,
             is_own: true,
         }
     }
@@ -311,7 +312,13 @@ impl Cluster {
 
     /// How a member answered a report.
     pub(super) fn probed(&self, address: &Address, probe: Probe) {
-        self.change_quietly(|roster| roster.probed(address, probe, self.0.clock.now()));
+        self.change_quietly(|roster| {
+            let was_forbidden = roster.is_forbidden_by(address);
+            roster.probed(address, probe, self.0.clock.now());
+            if roster.is_forbidden_by(address) && !was_forbidden {
+                tracing::warn!("{}", forbidden_text(address));
+            }
+        });
         if let Some(members) = &self.0.members {
             members.heard.notify_waiters();
         }

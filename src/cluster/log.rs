@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{MemberState, Roster, Standing, View};
+use super::{Address, Mapping, MemberState, Roster, Standing, View};
 use crate::base::burst::Burst;
 
 /// Tells what differs. Members that flap could fill the log, so `lines` bounds it.
@@ -28,7 +28,26 @@ pub(super) fn tell(lines: &Burst, before: &View, after: &View, roster: &Roster) 
             MemberState::Down => tracing::warn!(%member, why, "a member is down"),
         }
     }
+    if let Some(line) = mapping_line((before.mapping, after.mapping), roster.mapping_hindrance()) {
+        tracing::warn!("{line}");
+    }
     tell_own(before, after);
+}
+
+/// What is told where services are spread in another way from now on.
+fn mapping_line(
+    (before, after): (Mapping, Mapping),
+    hindrance: Option<(&Address, &'static str)>,
+) -> Option<String> {
+    match (before == after, hindrance) {
+        (true, _) => None,
+        (false, Some((member, why))) => {
+            Some(format!("services are spread by modulo in place of rendezvous: {member} {why}"))
+        }
+        (false, None) => {
+            Some("services are spread by rendezvous, since nothing hinders it any more".to_owned())
+        }
+    }
 }
 
 fn tell_own(before: &View, after: &View) {
@@ -52,5 +71,29 @@ fn tell_own(before: &View, after: &View) {
             tracing::info!(%own, "this node owns services again");
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_way_to_spread_services_has_one_line_with_the_reason() {
+        let member = Address::new("10.0.0.2:8848");
+        let hindrance = Some((&member, "has another nacre.distro.mapping"));
+        let line = |before, after, hindrance| mapping_line((before, after), hindrance);
+        assert_eq!(line(Mapping::Modulo, Mapping::Modulo, hindrance), None);
+        assert_eq!(line(Mapping::Rendezvous, Mapping::Rendezvous, None), None);
+        assert_eq!(
+            line(Mapping::Rendezvous, Mapping::Modulo, hindrance).as_deref(),
+            Some(
+                "services are spread by modulo in place of rendezvous: 10.0.0.2:8848 has another nacre.distro.mapping"
+            )
+        );
+        assert_eq!(
+            line(Mapping::Modulo, Mapping::Rendezvous, None).as_deref(),
+            Some("services are spread by rendezvous, since nothing hinders it any more")
+        );
     }
 }

@@ -54,6 +54,21 @@ pub enum Evidence {
 }
 
 impl PeerError {
+    /// Tells failures apart that an operator is told of once each, whatever their texts say besides.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Gone(_) => "gone",
+            Self::Silent => "silent",
+            Self::Starting => "starting",
+            Self::Unknown(_) => "unknown call",
+            Self::Forbidden(_) => "forbidden",
+            Self::Refused(..) => "refused",
+            Self::Malformed(_) => "malformed answer",
+            Self::Impossible(_) => "impossible",
+        }
+    }
+
     /// What to conclude about the member.
     #[must_use]
     pub fn evidence(&self) -> Evidence {

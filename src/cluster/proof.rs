@@ -6,6 +6,7 @@
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     net::IpAddr,
     time::{Duration, Instant},
 };
@@ -73,15 +74,21 @@ pub fn literal(host: &str) -> Option<IpAddr> {
     bare.parse().ok().map(|address: IpAddr| address.to_canonical())
 }
 
-/// Which refusals are worth a line.
-#[derive(Debug, Default)]
-pub struct Refusals {
-    told: HashMap<IpAddr, Instant>,
+/// Which refusals are worth a line, by caller or by caller and kind.
+#[derive(Debug)]
+pub struct Refusals<K = IpAddr> {
+    told: HashMap<K, Instant>,
 }
 
-impl Refusals {
+impl<K> Default for Refusals<K> {
+    fn default() -> Self {
+        Self { told: HashMap::new() }
+    }
+}
+
+impl<K: Eq + Hash> Refusals<K> {
     /// Whether the refusal of `caller` at `now` is logged: once a minute for each, for so many at a time.
-    pub fn pass(&mut self, caller: IpAddr, now: Instant) -> bool {
+    pub fn pass(&mut self, caller: K, now: Instant) -> bool {
         let is_old = |told: &Instant| now.saturating_duration_since(*told) >= QUIET;
         if self.told.get(&caller).is_some_and(|told| !is_old(told)) {
             return false;
@@ -190,6 +197,15 @@ mod tests {
             let caller = [192, 0, 2, 1].into();
             assert!(!rules(set).prove(&view(&MEMBERS), &Resolved::new(), caller, &headers));
         }
+    }
+
+    #[test]
+    fn each_kind_of_what_a_caller_sends_gets_its_own_line() {
+        let (mut malformed, start) = (Refusals::default(), Instant::now());
+        let caller = IpAddr::from([10, 0, 0, 2]);
+        let passed = [("datum", 0), ("datum", 1), ("verify", 1), ("datum", 60)]
+            .map(|(kind, s)| malformed.pass((caller, kind), start + Duration::from_secs(s)));
+        assert_eq!(passed, [true, false, true, true]);
     }
 
     #[test]

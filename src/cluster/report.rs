@@ -31,8 +31,7 @@ impl From<&PeerError> for Probe {
             PeerError::Gone(_) => Self::Refused,
             PeerError::Starting => Self::NotReady { starting: true },
             PeerError::Unknown(_) => Self::NotReady { starting: false },
-            // An answer like any other, of one that doesn't list this node.
-            PeerError::Forbidden(_) => Self::Answered { known: false, nacre: None },
+            PeerError::Forbidden(_) => Self::Stranger,
             // A name that nobody has any more is a failure, as in 1.x: whoever can't be called can't own services.
             PeerError::Impossible(_)
             | PeerError::Silent

@@ -16,7 +16,8 @@
 //!
 //! Where all listed members that were ever heard of have shown that they are Nacre nodes the ring is *damped*: a report makes its sender UP
 //! only if our last report to it was answered too, else it makes us report at once; a member that hangs is DOWN within
-//! 10 s; one that most call slow counts as DOWN.
+//! 10 s; one that most call slow counts as DOWN, unless so many are called slow that most of those that are up, or all,
+//! would own nothing: then it isn't they who are slow.
 //!
 //! Source: Nacos 1.4.8 core module, member manager and report task; the table was seen on a cluster of three.
 
@@ -75,6 +76,8 @@ pub struct ShownMember {
     pub why: &'static str,
     /// Whether we are in its list, as far as it has told.
     pub knows_us: Option<bool>,
+    /// It answers our reports 403.
+    pub forbids_us: bool,
     /// It is this node.
     pub is_own: bool,
 }
@@ -85,6 +88,8 @@ const LEAVING_MS: u64 = 500;
 const SILENT_MS: u64 = 8_000;
 /// Where nobody asked for the next report for that long beyond the interval, the node itself had stopped.
 const OWN_PAUSE_MS: u64 = 3_000;
+/// Why a member that most call slow is DOWN.
+const CALLED_SLOW: &str = "most members call it slow";
 
 /// All listed members as one node sees them.
 #[derive(Clone, Debug)]
@@ -225,6 +230,12 @@ impl Roster {
         reports.chain(silent).min()
     }
 
+    /// Whether a member, for all that is known, refuses the reports of this node as those of a stranger.
+    #[must_use]
+    pub fn is_forbidden_by(&self, address: &Address) -> bool {
+        self.members.get(address).is_some_and(|member| member.forbids_us)
+    }
+
     /// How a member answered our report.
     pub fn probed(&mut self, address: &Address, probe: Probe, now: Millis) {
         let rules = self.rules();
@@ -335,26 +346,13 @@ impl Roster {
     /// The cluster as it follows from all that.
     #[must_use]
     pub fn view(&self) -> View {
+        let slow = self.called_slow();
         let peers: Vec<Peer> =
-            self.members.iter().map(|(address, member)| self.peer(address, member)).collect();
+            self.members.iter().map(|(address, member)| peer(address, member, &slow)).collect();
         let mapping =
             if self.mapping_hindrance().is_none() { self.settings.mapping } else { Mapping::Modulo };
         let view = View::new(self.own.clone(), self.standing, peers, mapping);
-        if self.is_called_slow(&self.own) { view.without_own() } else { view }
-    }
-
-    fn peer(&self, address: &Address, member: &Seen) -> Peer {
-        Peer {
-            address: address.clone(),
-            state: self.state(address, member),
-            nacre: member.nacre,
-            starting: member.starting,
-            leaving: member.is_leaving(),
-        }
-    }
-
-    fn state(&self, address: &Address, member: &Seen) -> MemberState {
-        if self.is_called_slow(address) { MemberState::Down } else { member.state }
+        if slow.contains(&self.own) { view.without_own() } else { view }
     }
 
     /// The member for whose sake services aren't spread as set, and why; none where nothing is in the way.
@@ -364,7 +362,8 @@ impl Roster {
             return None;
         }
         // One that owns nothing can't disagree; one that hasn't reported yet is taken to be set like this node.
-        let owners = self.members.iter().filter(|(address, member)| self.peer(address, member).may_own());
+        let slow = self.called_slow();
+        let owners = self.members.iter().filter(|(address, member)| peer(address, member, &slow).may_own());
         owners.into_iter().find_map(|(address, member)| match (member.nacre, member.mark()) {
             (None, _) => Some((address, "hasn't shown that it is a Nacre node")),
             (Some(_), Some(mark)) if mark.mapping != self.settings.mapping => {
@@ -377,13 +376,15 @@ impl Roster {
     /// All listed members, sorted as text, for operators.
     #[must_use]
     pub fn members(&self) -> Vec<ShownMember> {
+        let slow = self.called_slow();
         let peers = self.members.iter().map(|(address, member)| ShownMember {
             address: address.clone(),
-            state: self.state(address, member),
+            state: state(address, member, &slow),
             report: member.report.clone(),
             failures: member.failures,
-            why: self.why(address),
+            why: if slow.contains(address) { CALLED_SLOW } else { member.why },
             knows_us: member.knows_us,
+            forbids_us: member.forbids_us,
             is_own: false,
         });
         let own = ShownMember {
@@ -393,6 +394,7 @@ impl Roster {
             failures: 0,
             why: "it is this node",
             knows_us: None,
+            forbids_us: false,
             is_own: true,
         };
         let own = (self.standing != Standing::Removed || self.disowned).then_some(own);
@@ -405,7 +407,7 @@ impl Roster {
     #[must_use]
     pub fn why(&self, address: &Address) -> &'static str {
         match self.members.get(address) {
-            Some(_) if self.is_called_slow(address) => "most members call it slow",
+            Some(_) if self.called_slow().contains(address) => CALLED_SLOW,
             Some(member) => member.why,
             None => "it isn't listed",
         }
@@ -457,11 +459,29 @@ impl Roster {
         }
     }
 
-    /// Whether more than half of the Nacre members that are up call it slow, the node itself among them.
-    fn is_called_slow(&self, accused: &Address) -> bool {
+    /// Those that more than half of the Nacre members that are up call slow, the node itself among both. None where
+    /// fewer than most of those that are up would be left to own services: two that call each other slow both go on.
+    fn called_slow(&self) -> BTreeSet<Address> {
         if !self.is_damped() {
-            return false;
+            return BTreeSet::new();
         }
+        let marks = self.members.values().filter_map(Seen::mark);
+        let accused: BTreeSet<&Address> = marks.flat_map(|mark| &mark.slow).chain(&self.slow).collect();
+        let called = accused.into_iter().filter(|accused| self.is_called_slow(accused));
+        let called: BTreeSet<Address> = called.cloned().collect();
+        if called.is_empty() {
+            return called;
+        }
+        let is_at_work =
+            |member: &Seen| member.state == MemberState::Up && !member.starting && !member.is_leaving();
+        let others = self.members.iter().filter(|(_, member)| is_at_work(member));
+        let own = (self.standing == Standing::Serving).then_some(&self.own);
+        let at_work: Vec<&Address> = others.map(|(address, _)| address).chain(own).collect();
+        let left = at_work.iter().filter(|address| !called.contains(**address)).count();
+        if left * 2 > at_work.len() { called } else { BTreeSet::new() }
+    }
+
+    fn is_called_slow(&self, accused: &Address) -> bool {
         let voters = self.members.iter().filter(|(address, member)| {
             *address != accused && member.state == MemberState::Up && !member.starting
         });
@@ -471,6 +491,20 @@ impl Roster {
         let (votes, all) = voices.fold((0, 0), |(votes, all), voice| (votes + usize::from(voice), all + 1));
         votes * 2 > all
     }
+}
+
+fn peer(address: &Address, member: &Seen, slow: &BTreeSet<Address>) -> Peer {
+    Peer {
+        address: address.clone(),
+        state: state(address, member, slow),
+        nacre: member.nacre,
+        starting: member.starting,
+        leaving: member.is_leaving(),
+    }
+}
+
+fn state(address: &Address, member: &Seen, slow: &BTreeSet<Address>) -> MemberState {
+    if slow.contains(address) { MemberState::Down } else { member.state }
 }
 
 #[cfg(test)]

@@ -436,10 +436,39 @@ mod damped_rules {
 
     #[test]
     fn those_that_are_down_have_no_voice() {
-        let mut roster = damped();
+        let (d, e) = ("10.0.0.4:8848", "10.0.0.5:8848");
+        let mut roster = serving(&[B, C, d, e]);
+        for other in [B, C, d, e] {
+            roster.probed(&at(other), nacre_answered(), Millis(0));
+            assert!(roster.reported(&nacre(other), Millis(0)));
+        }
         roster.set_slow(vec![at(C)]);
+        assert!(roster.reported(&marked(d, |mark| mark.slow = vec![at(C)]), Millis(1)));
+        assert_eq!(state(&roster, C), "UP", "two voices of four");
         roster.refused(&at(B), Millis(5));
-        assert_eq!(state(&roster, C), "DOWN", "one voice of one");
+        assert_eq!(state(&roster, C), "DOWN", "two voices of three");
+    }
+
+    #[test]
+    fn accusations_that_would_leave_too_few_owners_are_ignored() {
+        let mut two = serving(&[B]);
+        two.probed(&at(B), nacre_answered(), Millis(0));
+        two.set_slow(vec![at(B)]);
+        assert!(two.reported(&marked(B, |mark| mark.slow = vec![at(OWN)]), Millis(1)));
+        assert_eq!((ring(&two), state(&two, B)), (vec![OWN.to_owned(), B.to_owned()], "UP"));
+        assert_eq!(two.view().own_index, Some(0));
+        assert_eq!(two.why(&at(B)), "it reports");
+        assert!(two.reported(&nacre(B), Millis(2)));
+        assert_eq!(ring(&two), [OWN, B], "nor where one calls the only other slow");
+
+        let mut three = damped();
+        three.set_slow(vec![at(B), at(C)]);
+        assert!(three.reported(&marked(B, |mark| mark.slow = vec![at(OWN), at(C)]), Millis(1)));
+        assert_eq!(ring(&three), [OWN, B], "both others call C slow, and nobody else is called so by most");
+        assert!(three.reported(&marked(C, |mark| mark.slow = vec![at(OWN), at(B)]), Millis(1)));
+        assert_eq!(ring(&three), [OWN, B, C], "each is called slow by both others");
+        three.refused(&at(C), Millis(2));
+        assert_eq!(ring(&three), [OWN, B], "of those that are left neither is most");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub enum Probe {
         /// The number that it gave with `X-Nacre-Peer`; none says nothing.
         nacre: Option<u32>,
     },
+    /// 403: it doesn't take us for a member, as if we weren't in its list.
+    Stranger,
     /// 404 or 501.
     NotReady {
         /// It said `X-Nacre-State: starting`.
@@ -49,6 +51,8 @@ pub(super) struct Seen {
     /// Our last report to it, or another call of ours, was answered.
     pub answers: bool,
     pub knows_us: Option<bool>,
+    /// It answered our last report 403.
+    pub forbids_us: bool,
     pub last_answer: Millis,
     pub due: Millis,
     pub in_flight: bool,
@@ -68,6 +72,7 @@ impl Seen {
             starting: false,
             answers: false,
             knows_us: None,
+            forbids_us: false,
             last_answer: now,
             due: now,
             in_flight: false,
@@ -112,11 +117,12 @@ impl Seen {
     pub fn probed(&mut self, probe: Probe, rules: Rules, now: Millis) {
         match probe {
             Probe::Answered { known, nacre } => {
-                (self.answers, self.starting) = (true, false);
-                (self.knows_us, self.told) = (Some(known), self.sent);
-                self.last_answer = now;
-                self.nacre = nacre.or(self.nacre);
-                self.up("it answers");
+                self.forbids_us = false;
+                self.answered(known, nacre, now);
+            }
+            Probe::Stranger => {
+                self.forbids_us = true;
+                self.answered(false, None, now);
             }
             Probe::NotReady { starting: true } => {
                 (self.starting, self.answers, self.last_answer) = (true, false, now);
@@ -126,6 +132,14 @@ impl Seen {
             Probe::Refused => self.gone("it refuses connections"),
             Probe::Failed => self.failed(rules, now),
         }
+    }
+
+    fn answered(&mut self, known: bool, nacre: Option<u32>, now: Millis) {
+        (self.answers, self.starting) = (true, false);
+        (self.knows_us, self.told) = (Some(known), self.sent);
+        self.last_answer = now;
+        self.nacre = nacre.or(self.nacre);
+        self.up("it answers");
     }
 
     fn failed(&mut self, rules: Rules, now: Millis) {

@@ -100,7 +100,11 @@ impl Exchange {
         {
             self.distro.0.cluster.refused(to, self.distro.0.clock.now());
         }
-        self.distro.note_failure(to, &error.to_string());
+        let kind = match error {
+            ExchangeError::Peer(error) => error.kind(),
+            ExchangeError::Answer(_) => "unreadable answer",
+        };
+        self.distro.note_failure(to, kind, &error.to_string());
     }
 
     async fn load(&self, to: &Address) -> Loaded {
@@ -117,7 +121,7 @@ impl Exchange {
             Ok(()) => Loaded::Merged,
             Err(ExchangeError::Peer(PeerError::Starting)) => Loaded::Starting,
             Err(ExchangeError::Peer(PeerError::Forbidden(text))) => {
-                self.distro.note_failure(to, &text);
+                self.distro.note_failure(to, "forbidden", &text);
                 Loaded::Unknown
             }
             Err(ExchangeError::Peer(error)) if error.evidence() == Evidence::Gone => Loaded::Refused,
@@ -164,7 +168,7 @@ impl Exchange {
                     StatusCode::BAD_REQUEST | StatusCode::INTERNAL_SERVER_ERROR,
                     text,
                 )) => {
-                    self.distro.note_failure(to, &format!("{} is refused: {text}", item.key));
+                    self.distro.note_failure(to, "refused data", &format!("{} is refused: {text}", item.key));
                     stamps.push(None);
                 }
                 Err(error) => {
@@ -342,7 +346,7 @@ impl Distro {
         let ours = outcome.taken.iter().filter(|(_, taken)| is_ours_better(taken));
         self.send_whole(from, ours.map(|(key, _)| key.clone()));
         if let Some(error) = first_fault(outcome) {
-            self.note_failure(from, &error);
+            self.note_failure(from, "faulty data", &error);
         }
     }
 }

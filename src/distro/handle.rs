@@ -200,9 +200,9 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
-    /// Logs what went wrong with a member, once a minute for each of them and each text.
-    pub(super) fn note_failure(&self, member: &Address, text: &str) {
-        if self.0.failures.lock().pass(member, text, self.0.clock.now()) {
+    /// Logs what went wrong with a member, once a minute for each of them and each kind of failure.
+    pub(super) fn note_failure(&self, member: &Address, kind: &'static str, text: &str) {
+        if self.0.failures.lock().pass(member, kind, self.0.clock.now()) {
             tracing::warn!(%member, "data of the member or for it: {text}");
         }
     }
@@ -247,7 +247,7 @@ impl Distro {
 
 /// Which failures of which members have been told, and when.
 #[derive(Default)]
-struct Failures(BTreeMap<(Address, String), Millis>);
+struct Failures(BTreeMap<(Address, &'static str), Millis>);
 
 impl Failures {
     /// Time between two lines about the same, in milliseconds.
@@ -256,8 +256,8 @@ impl Failures {
     const MOST: usize = 1_000;
 
     /// Whether this is to be told now.
-    fn pass(&mut self, member: &Address, text: &str, now: Millis) -> bool {
-        let kind = (member.clone(), text.chars().take(64).collect());
+    fn pass(&mut self, member: &Address, kind: &'static str, now: Millis) -> bool {
+        let kind = (member.clone(), kind);
         if self.0.get(&kind).is_some_and(|told| now.since(*told) < Self::AGAIN_MS) {
             return false;
         }
@@ -297,6 +297,19 @@ impl Claim {
 mod tests {
     use super::*;
     use crate::cluster::{MemberState, Peer, Standing};
+
+    #[test]
+    fn a_kind_of_failure_of_a_member_is_told_once_a_minute() {
+        let (one, other) = (Address::new("10.0.0.2:8848"), Address::new("10.0.0.3:8848"));
+        let mut failures = Failures::default();
+        let mut pass = |member: &Address, kind, now| failures.pass(member, kind, Millis(now));
+        assert!(pass(&one, "refused", 1));
+        assert!(pass(&one, "silent", 2) && pass(&other, "refused", 2));
+        assert!(!pass(&one, "refused", 60_000));
+        assert!(pass(&one, "refused", 60_001));
+        let many = (0..2_000).map(|n| Address::new(&format!("10.1.0.1:{n}")));
+        assert_eq!(many.filter(|member| pass(member, "silent", 60_002)).count(), Failures::MOST - 1);
+    }
 
     #[test]
     fn a_claim_goes_by_the_ring_of_who_makes_it() {

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     cluster::{Address, Standing, View},
-    model::{Registry, Service, ServiceKey},
+    model::{Registry, ServiceKey},
 };
 
 /// Time from the start to the first report of health, as the reference has it.
@@ -88,7 +88,11 @@ impl Distro {
         }
         match compare(&self.0.lists.0, &view, source, checksums) {
             Compared::Disputed(key) => {
-                self.note_failure(source, &format!("it says that it owns {key}, which is this node's"));
+                self.note_failure(
+                    source,
+                    "disputed",
+                    &format!("it says that it owns {key}, which is this node's"),
+                );
                 false
             }
             Compared::Differing(keys) => {
@@ -102,21 +106,40 @@ impl Distro {
     /// A member of 1.x tells the checksums (by name) of the services of a namespace that it owns, health included.
     pub fn compare_health(&self, source: &Address, namespace: &str, checksums: &HashMap<String, String>) {
         let view = self.0.cluster.view();
-        let is_legacy = view.peer(source).is_some_and(|peer| peer.nacre.is_none());
-        for (name, sent) in checksums.iter().filter(|_| is_legacy) {
-            let key = ServiceKey::new(namespace, name);
-            let differs = |service: Arc<Service>| service.state().checksum(&key.name) != sent;
-            if owner(&view, name) == Owner::Peer(source)
-                && self.0.lists.0.get(key.place()).is_some_and(differs)
-            {
-                let mut waiting = self.0.health.waiting.lock();
-                if waiting.len() < MOST_WAITING {
-                    waiting.insert((source.clone(), key));
-                }
+        let unlike = unlike(&self.0.lists.0, &view, source, (namespace, checksums));
+        if unlike.is_empty() {
+            return;
+        }
+        let mut waiting = self.0.health.waiting.lock();
+        for key in unlike {
+            if waiting.len() < MOST_WAITING {
+                waiting.insert((source.clone(), key));
             }
         }
+        drop(waiting);
         self.0.health.any.notify_one();
     }
+}
+
+/// The services of a namespace that `source`, a member of 1.x, owns and that it sees otherwise by these checksums (by
+/// name). None while this node doesn't serve: it loads, or compares, all.
+fn unlike(
+    registry: &Registry,
+    view: &View,
+    source: &Address,
+    (namespace, checksums): (&str, &HashMap<String, String>),
+) -> Vec<ServiceKey> {
+    if view.standing != Standing::Serving || view.peer(source).is_none_or(|peer| peer.nacre.is_some()) {
+        return Vec::new();
+    }
+    let owned = checksums.iter().filter(|(name, _)| owner(view, name) == Owner::Peer(source));
+    let differing = owned.filter_map(|(name, sent)| {
+        let key = ServiceKey::new(namespace, name);
+        let service = registry.get(key.place())?;
+        service.refresh_checksum();
+        (service.state().checksum(&key.name) != sent).then_some(key)
+    });
+    differing.collect()
 }
 
 impl Exchange {
@@ -147,6 +170,7 @@ impl Exchange {
         let mut namespaces: BTreeMap<Arc<str>, Vec<(Arc<str>, String)>> = BTreeMap::new();
         self.distro.0.lists.0.for_each(|service| {
             if owner(&view, &service.key.name) == Owner::Here {
+                service.refresh_checksum();
                 let checksum = service.state().checksum(&service.key.name).to_owned();
                 let of_namespace = namespaces.entry(Arc::clone(&service.key.namespace)).or_default();
                 of_namespace.push((Arc::clone(&service.key.name), checksum));
@@ -156,7 +180,7 @@ impl Exchange {
             for (namespace, services) in &namespaces {
                 let checksums = services.iter().map(|(name, checksum)| (&**name, &**checksum));
                 if let Err(error) = self.peers.service_status(&peer.address, namespace, checksums).await {
-                    self.distro.note_failure(&peer.address, &error.to_string());
+                    self.distro.note_failure(&peer.address, error.kind(), &error.to_string());
                     break;
                 }
             }
@@ -170,7 +194,7 @@ impl Exchange {
             match self.peers.statuses(&from, &key.namespace, &key.name).await {
                 Ok(statuses) => self.take_health(&key, &statuses),
                 Err(error) => {
-                    self.distro.note_failure(&from, &error.to_string());
+                    self.distro.note_failure(&from, error.kind(), &error.to_string());
                     self.distro.0.health.waiting.lock().retain(|(waiting, _)| *waiting != from);
                 }
             }
@@ -203,6 +227,39 @@ mod tests {
     fn names(owned_by: Owner<'_>, view: &View, count: usize) -> Vec<String> {
         let names = (0..1_000).map(|n| format!("G@@{n}"));
         names.filter(|name| owner(view, name) == owned_by).take(count).collect()
+    }
+
+    #[test]
+    fn health_is_asked_of_the_member_of_1x_that_owns_the_service() {
+        let (own, source) = (Address::new("10.0.0.1:8848"), Address::new("10.0.0.2:8848"));
+        let view = |standing, nacre| {
+            let mut peer = Peer::new(source.clone(), MemberState::Up);
+            peer.nacre = nacre;
+            View::new(own.clone(), standing, vec![peer], Mapping::Modulo)
+        };
+        let serving = view(Standing::Serving, None);
+        let registry = Registry::new(Arc::default(), Limits::default());
+        let registry = registry.shared(Reading { now: Millis(1), wall_ms: 1 });
+        let (theirs, ours) = (names(Owner::Peer(&source), &serving, 3), names(Owner::Here, &serving, 1));
+        for name in theirs[..2].iter().chain(&ours) {
+            let place = Place { namespace: "public", name };
+            registry.register(place, &Description::new("a", 80, "DEFAULT"), Millis(1)).unwrap();
+        }
+        let same = registry.get(Place { namespace: "public", name: &theirs[0] }).unwrap();
+        same.refresh_checksum();
+        let same = same.state().checksum(&theirs[0]).to_owned();
+        let sent = HashMap::from([
+            (theirs[0].clone(), same),
+            (theirs[1].clone(), "other".into()),
+            (theirs[2].clone(), "unknown here".into()),
+            (ours[0].clone(), "other".into()),
+        ]);
+        let ask = |view: &View, source: &Address| unlike(&registry, view, source, ("public", &sent));
+        assert_eq!(ask(&serving, &source), [ServiceKey::new("public", &theirs[1])]);
+        assert_eq!(ask(&view(Standing::Starting, None), &source), []);
+        assert_eq!(ask(&view(Standing::Serving, Some(1)), &source), [], "a Nacre member compares otherwise");
+        assert_eq!(ask(&serving, &Address::new("10.0.0.3:8848")), [], "not listed");
+        assert_eq!(unlike(&registry, &serving, &source, ("other", &sent)), []);
     }
 
     #[test]

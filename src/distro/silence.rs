@@ -77,7 +77,7 @@ fn id(service: &Service, instance: &Instance) -> u64 {
     mix(fnv(bytes.chain(key.port.to_be_bytes()).chain(instance.stamp().to_be_bytes())))
 }
 
-/// Takes what the owner of the services that `of_owner` says tells of their silence. Tells whether it knows all now that
+/// Takes what the owner of the services that `of_owner` says tells of their silence; of others it says nothing. Tells whether it knows all now that
 /// was said before; if not, it should be said anew. If so, those that weren't named are [`in_time`], of the services that
 /// the owner has as they are here: of an instance that it lacks it says nothing.
 pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -> bool, now: Millis) -> bool {
@@ -89,12 +89,18 @@ pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -
         });
     }
     each(registry, &beats.late, |service, silent| {
+        if !of_owner(&service.key) {
+            return;
+        }
         if let Some(instance) = service.state().ephemeral.get(&silent.key()) {
             instance.set_late(true);
             service.hear_beat(&silent.key(), now.minus(silent.3));
         }
     });
     each(registry, &beats.back, |service, silent| {
+        if !of_owner(&service.key) {
+            return;
+        }
         if let Some(instance) = service.state().ephemeral.get(&silent.key()) {
             instance.set_late(false);
         }
@@ -283,6 +289,24 @@ mod tests {
         assert_eq!(tell(START.plus(60_000)), (1, 0, true));
         owner.register(PLACE, &Description::new("b", 80, "DEFAULT"), START.plus(60_000)).unwrap();
         assert_eq!(tell(START.plus(75_000)), (2, 0, false), "what was registered anew is told anew");
+    }
+
+    #[test]
+    fn of_services_of_others_nobody_tells_silence() {
+        let (owner, copy, mut told) = (node(&["a"]), node(&["a"]), Told::default());
+        let late = news(&owner, &|_| true, &mut told, START.plus(15_000));
+        assert_eq!(named(&late.late), [("a", 15_000)]);
+        let is_late = || copy.get(PLACE).unwrap().state().ephemeral.iter().any(|instance| instance.is_late());
+        hear(&copy, &late, &|_| false, START.plus(15_000));
+        assert!(!is_late());
+        hear(&copy, &late, &|_| true, START.plus(15_000));
+        assert!(is_late());
+        beat(&owner, "a", START.plus(18_000));
+        let back = news(&owner, &|_| true, &mut told, START.plus(20_000));
+        hear(&copy, &back, &|_| false, START.plus(20_000));
+        assert!(is_late());
+        hear(&copy, &back, &|_| true, START.plus(20_000));
+        assert!(!is_late());
     }
 
     #[test]
