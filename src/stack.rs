@@ -5,7 +5,6 @@
 use std::{
     convert::Infallible,
     future::{Ready, ready},
-    hash::{BuildHasher as _, Hasher as _, RandomState},
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -52,22 +51,28 @@ const MAX_ANSWER: usize = 16 << 20;
 #[must_use]
 pub fn forwarder(api: &Api, ownership: Ownership) -> Forwarder {
     let settings = &api.settings.forward;
-    let address = HeaderValue::try_from(&*api.own_address).unwrap_or(HeaderValue::from_static("unknown"));
-    let process = RandomState::new().build_hasher().finish();
+    let address = HeaderValue::try_from(&*api.own_address);
+    let address = address.expect("an own address is a host's address or name in ASCII, and a port");
     let bounds = Bounds {
         max_in_flight: u32::try_from(settings.max_per_peer).unwrap_or(u32::MAX),
         timeout: settings.timeout,
         suspect_after: SUSPECT_AFTER,
     };
-    let client = PeerClient { client: api.peers.client().clone(), timeout: settings.timeout };
-    Forwarder::new(ownership, client, Own { address, process, headers: api.peers.headers().clone() }, bounds)
+    let client = PeerClient::new(api.peers.client().clone(), settings.timeout);
+    let own = Own { address, process: api.node.boot, headers: api.peers.headers().clone() };
+    Forwarder::new(ownership, client, own, bounds)
 }
 
 /// The client of peer calls, as the layers want it.
 #[derive(Clone, Debug)]
-pub struct PeerClient {
-    client: Client,
-    timeout: Duration,
+pub struct PeerClient(Arc<(Client, Duration)>);
+
+impl PeerClient {
+    /// Sends by way of `client`; `timeout` is for a whole call.
+    #[must_use]
+    pub fn new(client: Client, timeout: Duration) -> Self {
+        Self(Arc::new((client, timeout)))
+    }
 }
 
 impl Service<Outgoing> for PeerClient {
@@ -80,8 +85,9 @@ impl Service<Outgoing> for PeerClient {
     }
 
     fn call(&mut self, outgoing: Outgoing) -> Self::Future {
-        let Self { client, timeout } = self.clone();
+        let shared = Arc::clone(&self.0);
         async move {
+            let (client, timeout) = (&shared.0, shared.1);
             let Outgoing { to, request, long_target } = outgoing;
             let answer = match long_target {
                 None => client.send(&to, request, timeout, MAX_ANSWER).await,
@@ -168,5 +174,70 @@ impl Service<V1Call> for Endpoints {
             },
         };
         Either::Left(ready(Ok(reply::respond(&mut call.head, outcome))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use http::Request;
+    use nacre_middleware::{
+        Call,
+        distro_filter::Target,
+        lateness::Sent,
+        outgoing::{Parameters, to_legacy, to_nacre},
+    };
+
+    use super::*;
+    use crate::{
+        cluster::{Address, Peers},
+        config::Settings,
+    };
+
+    struct Nothing;
+
+    impl Parameters<()> for Nothing {
+        fn parameters(&self, _: &Call<()>, _: &mut dyn FnMut(&str, &str)) {}
+    }
+
+    /// What says who called, on a client's request as it goes on with the headers of calls to members.
+    fn passed_on(is_nacre: bool, client: &[(&str, &str)]) -> Vec<(&'static str, Option<String>)> {
+        let peers = Peers::new(Address::new("10.0.0.1:8848"), &Settings::default());
+        let address = HeaderValue::from_static("10.0.0.1:8848");
+        let own = Own { address, process: 1, headers: peers.headers().clone() };
+        let mut request = Request::put("/nacos/v1/ns/instance/beat?serviceName=a");
+        for (name, value) in client {
+            request = request.header(*name, *value);
+        }
+        let (head, body) = request.body(Bytes::new()).unwrap().into_parts();
+        let call = Call { head, body, peer: SocketAddr::from(([10, 0, 0, 9], 1)), facts: () };
+        let target = Target { address: "10.0.0.2:8848".into(), is_nacre, all_nacre: is_nacre };
+        let sent = Sent { process: 1, at_ms: 1, patience_ms: 1 };
+        let outgoing = match is_nacre {
+            true => to_nacre(&call, &target, &own, 1, sent, false),
+            false => to_legacy(&call, &Nothing, &target, &own, false).unwrap(),
+        };
+        let headers = outgoing.request.headers();
+        let shown = ["user-agent", "client-version", "x-nacre-agent", "x-nacre-peer", "request-source"];
+        shown.map(|name| (name, headers.get(name).map(|value| value.to_str().unwrap().to_owned()))).to_vec()
+    }
+
+    #[test]
+    fn a_nacre_owner_learns_what_client_it_is_and_one_of_1x_that_a_server_calls() {
+        let client = [("user-agent", "Nacos-Java-Client:v1.4.2"), ("client-version", "1.4.2")];
+        let expected = |version: Option<&str>, agent: Option<&str>| {
+            [
+                ("user-agent", Some("Nacos-Server:v1.4.8")),
+                ("client-version", version),
+                ("x-nacre-agent", agent),
+                ("x-nacre-peer", Some("1")),
+                ("request-source", Some("10.0.0.1:8848")),
+            ]
+            .map(|(name, value)| (name, value.map(str::to_owned)))
+        };
+        assert_eq!(passed_on(true, &client), expected(Some("1.4.2"), Some("Nacos-Java-Client:v1.4.2")));
+        assert_eq!(passed_on(true, &[]), expected(None, None));
+        assert_eq!(passed_on(false, &client), expected(Some("1.4.8"), None));
     }
 }

@@ -24,7 +24,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, join_all};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use tokio::sync::Notify;
 use tower_service::Service;
 
@@ -33,7 +33,6 @@ use crate::{
     breaker::{Admission, Bounds, End, Ticket, Turn, Verdict},
     distro_filter::{Owner, Ownership, Target},
     lateness::Sent,
-    loop_guard::PEER,
     outgoing::{self, MOST_LINE_BYTES, Outgoing, Own, Parameters, TooLong},
     peers::{Peer, Peers},
     refusal::{State, refusal, unavailable, unavailable_in},
@@ -255,7 +254,7 @@ where
     async fn ask(&self, peer: &Peer) {
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = http::Uri::from_static(PROBE_PATH);
-        request.headers_mut().insert(PEER.clone(), HeaderValue::from_static("1"));
+        request.headers_mut().clone_from(&self.shared.own.headers);
         let outgoing = Outgoing { to: Arc::clone(&peer.address), request, long_target: None };
         let answer =
             tokio::time::timeout(self.shared.timeout, call_ready(self.client.clone(), outgoing)).await;

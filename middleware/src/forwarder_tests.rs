@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures_util::future::FutureExt as _;
+use http::HeaderValue;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use super::*;

@@ -24,11 +24,6 @@ use crate::{
     refusal::STATE,
 };
 
-/// The protocol that this node speaks with other Nacre nodes.
-const PROTOCOL: HeaderValue = HeaderValue::from_static("1");
-/// The reference's server of the version that we speak for.
-const OWN_AGENT: HeaderValue = HeaderValue::from_static("Nacos-Server:v1.4.8");
-const OWN_VERSION: HeaderValue = HeaderValue::from_static("1.4.8");
 static CLIENT_VERSION: HeaderName = HeaderName::from_static("client-version");
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -56,7 +51,7 @@ pub struct Own {
     pub address: HeaderValue,
     /// A number that no other process has.
     pub process: u64,
-    /// What every call to a member carries besides: who calls, and the proof of it.
+    /// What every call to a member carries: its agent, its version, the number of its protocol, the proof of it.
     pub headers: HeaderMap,
 }
 
@@ -85,15 +80,20 @@ pub fn to_nacre<F>(
     believes_chain: bool,
 ) -> Outgoing {
     let mut headers = copied(&call.head, &[]);
-    if let Some(agent) = headers.insert(header::USER_AGENT, OWN_AGENT) {
+    // An owner treats clients by these two as if they had called it.
+    if let Some(agent) = headers.remove(header::USER_AGENT) {
         headers.insert(AGENT.clone(), agent);
     }
-    headers.insert(PEER.clone(), PROTOCOL);
+    let version = headers.remove(&CLIENT_VERSION);
     headers.insert(HOPS.clone(), HeaderValue::from(u16::from(hops)));
     if let Ok(sent) = HeaderValue::try_from(sent.to_string()) {
         headers.insert(SENT.clone(), sent);
     }
     sign(&mut headers, call, own, believes_chain);
+    match version {
+        Some(version) => _ = headers.insert(CLIENT_VERSION.clone(), version),
+        None => _ = headers.remove(&CLIENT_VERSION),
+    }
     let target_uri = call.head.uri.path_and_query().cloned().map(Uri::from).unwrap_or_default();
     request(call, target, target_uri, None, headers, call.body.clone())
 }
@@ -114,16 +114,22 @@ pub fn to_legacy<F>(
     if call.head.method.as_str().len() + text.len() + " ".len() + " HTTP/1.1\r\n".len() > MOST_LINE_BYTES {
         return Err(TooLong);
     }
-    let replaced =
-        [&header::CONTENT_TYPE, &header::ACCEPT_CHARSET, &CLIENT_VERSION, &AGENT, &HOPS, &SENT, &PEER];
+    let replaced = [
+        &header::CONTENT_TYPE,
+        &header::ACCEPT_CHARSET,
+        &header::USER_AGENT,
+        &CLIENT_VERSION,
+        &AGENT,
+        &HOPS,
+        &SENT,
+        &PEER,
+    ];
     let mut headers = copied(&call.head, &replaced);
     headers.insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/x-www-form-urlencoded;charset=UTF-8"),
     );
     headers.insert(header::ACCEPT_CHARSET, HeaderValue::from_static("UTF-8"));
-    headers.insert(CLIENT_VERSION.clone(), OWN_VERSION);
-    headers.insert(header::USER_AGENT, OWN_AGENT);
     sign(&mut headers, call, own, believes_chain);
     let body = if carries_form(&call.head) { Bytes::new() } else { call.body.clone() };
     if body.is_empty() && call.head.method != Method::DELETE {
@@ -186,14 +192,7 @@ fn push_encoded(out: &mut String, text: &str) {
 
 /// Headers that end here: of the connection, of the browser's rules, and those that are written anew.
 fn stays(name: &HeaderName) -> bool {
-    const OURS: [&str; 6] = [
-        "keep-alive",
-        "proxy-connection",
-        "request-source",
-        "x-forwarded-for",
-        "x-nacre-state",
-        "http2-settings",
-    ];
+    const OF_CONNECTIONS: [&str; 3] = ["keep-alive", "proxy-connection", "http2-settings"];
     [
         header::HOST,
         header::CONTENT_LENGTH,
@@ -211,7 +210,8 @@ fn stays(name: &HeaderName) -> bool {
         header::ACCESS_CONTROL_REQUEST_HEADERS,
     ]
     .contains(name)
-        || OURS.contains(&name.as_str())
+        || [&SOURCE, &FORWARDED_FOR, &STATE].contains(&name)
+        || OF_CONNECTIONS.contains(&name.as_str())
 }
 
 /// The client's headers that go on.
@@ -301,7 +301,14 @@ mod tests {
 
     fn own() -> Own {
         let mut headers = HeaderMap::new();
-        headers.insert("identity", HeaderValue::from_static("proof"));
+        for (name, value) in [
+            ("identity", "proof"),
+            ("user-agent", "Nacos-Server:v1.4.8"),
+            ("client-version", "1.4.8"),
+            ("x-nacre-peer", "1"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
         Own { address: HeaderValue::from_static("10.0.0.1:8848"), process: 10, headers }
     }
 
@@ -369,6 +376,7 @@ mod tests {
                 ("user-agent", "Nacos-Server:v1.4.8"),
                 ("x-custom", "abc"),
                 ("x-forwarded-for", "198.51.100.7"),
+                ("x-nacre-peer", "1"),
             ]
         );
     }
@@ -407,6 +415,15 @@ mod tests {
                 ("x-nacre-sent", "a.5.25"),
             ]
         );
+    }
+
+    #[test]
+    fn to_nacre_a_client_that_does_not_say_what_it_is_stays_one() {
+        let stamp = Sent { process: 10, at_ms: 5, patience_ms: 25 };
+        let sent = to_nacre(&call("PUT", "/", &[], ""), &target(), &own(), 1, stamp, false);
+        let headers = sent.request.headers();
+        assert_eq!(headers["user-agent"], "Nacos-Server:v1.4.8");
+        assert!(!headers.contains_key("client-version") && !headers.contains_key("x-nacre-agent"));
     }
 
     #[test]

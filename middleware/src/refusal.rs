@@ -40,7 +40,8 @@ impl State {
     }
 
     /// What an answer with these headers says, if anything.
-    pub(crate) fn of(headers: &http::HeaderMap) -> Option<Self> {
+    #[must_use]
+    pub fn of(headers: &http::HeaderMap) -> Option<Self> {
         let value = headers.get(&STATE)?;
         Self::ALL.into_iter().find(|state| state.word().as_bytes() == value.as_bytes())
     }

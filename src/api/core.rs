@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use http::{HeaderValue, StatusCode};
-use nacre_middleware::{V1Body, V1Response};
+use nacre_middleware::{V1Body, V1Response, loop_guard::PEER, refusal};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
@@ -24,8 +24,6 @@ use crate::{
         Address, Peers, Standing,
         document::{self, ReportError},
         member::PROTOCOL,
-        peer::PEER_HEADER,
-        peer_error::STATE_HEADER,
     },
     config::LookupType,
 };
@@ -103,7 +101,7 @@ pub fn report(api: &Api, call: &V1Call) -> Outcome {
         return Ok(Reply::json(&answer));
     }
     let mut answer = reply::json_response(&call.head, &answer);
-    answer.headers_mut().insert(PEER_HEADER, HeaderValue::from(PROTOCOL));
+    answer.headers_mut().insert(PEER.clone(), HeaderValue::from(PROTOCOL));
     Ok(Reply::Whole(Box::new(answer)))
 }
 
@@ -113,8 +111,8 @@ fn not_ready(standing: Standing) -> V1Response {
     let text = V1Body::sized("caused: this node takes no reports now;");
     let mut answer = reply::typed_response(StatusCode::NOT_FOUND, media_type, text);
     if standing != Standing::Removed {
-        answer.headers_mut().insert(STATE_HEADER, HeaderValue::from_static("starting"));
-        answer.headers_mut().insert(PEER_HEADER, HeaderValue::from(PROTOCOL));
+        refusal::mark(&mut answer, refusal::State::Starting);
+        answer.headers_mut().insert(PEER.clone(), HeaderValue::from(PROTOCOL));
     }
     answer
 }

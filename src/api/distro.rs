@@ -6,7 +6,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use http::{HeaderValue, StatusCode};
-use nacre_middleware::{V1Body, loop_guard::SOURCE, refusal};
+use nacre_middleware::{
+    V1Body,
+    loop_guard::{PEER, SOURCE},
+    refusal,
+};
 use serde_json::Value;
 
 use super::{
@@ -18,7 +22,7 @@ use super::{
 };
 use crate::{
     base::json,
-    cluster::{Address, Standing, member::PROTOCOL, peer::PEER_HEADER},
+    cluster::{Address, Standing, member::PROTOCOL},
     distro::{
         Distro,
         accept::{AcceptError, accept},
@@ -133,7 +137,7 @@ pub fn get_datums(api: &Api, call: &V1Call) -> Outcome {
 
 /// Stamps and tombstones are for members of a cluster that show that they are Nacre.
 fn dialect(api: &Api, call: &V1Call) -> Dialect {
-    match api.registry.is_shared() && call.head.headers.contains_key("x-nacre-peer") {
+    match api.registry.is_shared() && call.head.headers.contains_key(&PEER) {
         true => Dialect::Nacre,
         false => Dialect::Legacy,
     }
@@ -148,7 +152,7 @@ fn octets(api: &Api, data: &[Outgoing], dialect: Dialect) -> Reply {
     let media_type = HeaderValue::from_static("application/octet-stream");
     let mut answer = reply::typed_response(StatusCode::OK, media_type, V1Body::sized(json));
     if dialect == Dialect::Nacre {
-        answer.headers_mut().insert(PEER_HEADER, HeaderValue::from(PROTOCOL));
+        answer.headers_mut().insert(PEER.clone(), HeaderValue::from(PROTOCOL));
     }
     Reply::Whole(Box::new(answer))
 }

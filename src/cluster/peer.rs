@@ -8,6 +8,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use nacre_middleware::loop_guard::{PEER, SOURCE};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -20,8 +21,6 @@ use crate::{
     config::Settings,
 };
 
-/// Says that a Nacre node calls; the value is the number of the protocol among them.
-pub const PEER_HEADER: HeaderName = HeaderName::from_static("x-nacre-peer");
 /// The agent of a member, as others recognise it.
 pub const USER_AGENT: HeaderValue = HeaderValue::from_static("Nacos-Server:v1.4.8");
 
@@ -34,9 +33,6 @@ const LEGACY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Characters that Java leaves as they are in a query.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
-
-/// Names the calling member, as the reference does with some calls.
-const SOURCE_HEADER: HeaderName = HeaderName::from_static("request-source");
 
 /// What the reference appends to a query.
 const READ_AS_SENT: &str = "encoding=UTF-8&nofix=1";
@@ -62,7 +58,7 @@ pub struct ReportAnswer {
 /// The number of the protocol of the Nacre node that sent these headers.
 #[must_use]
 pub fn protocol_of(headers: &HeaderMap) -> Option<u32> {
-    let number = headers.get(PEER_HEADER)?.to_str().ok()?.parse().ok();
+    let number = headers.get(&PEER)?.to_str().ok()?.parse().ok();
     number.filter(|number| *number > 0)
 }
 
@@ -365,11 +361,11 @@ impl Peers {
 fn headers(own: &Address, settings: &Settings) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Ok(own) = HeaderValue::from_str(own.as_str()) {
-        headers.insert(SOURCE_HEADER, own);
+        headers.insert(SOURCE.clone(), own);
     }
     headers.insert(header::USER_AGENT, USER_AGENT);
     headers.insert("client-version", HeaderValue::from_static(VERSION));
-    headers.insert(PEER_HEADER, HeaderValue::from(super::member::PROTOCOL));
+    headers.insert(PEER.clone(), HeaderValue::from(super::member::PROTOCOL));
     let (name, value) = (&settings.cluster.identity_key, &settings.cluster.identity_value);
     if let (Some(name), Some(value)) = (name, value)
         && let (Ok(name), Ok(mut value)) = (name.parse::<HeaderName>(), HeaderValue::from_str(value.reveal()))

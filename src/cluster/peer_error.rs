@@ -3,12 +3,10 @@
 //! Pure. Source: Nacos 1.4.8 core module, member report task: what counts as a failure, and what doesn't.
 
 use bytes::Bytes;
-use http::{HeaderName, Response, StatusCode};
+use http::{Response, StatusCode};
+use nacre_middleware::refusal::State;
 
 use crate::base::client::CallError;
-
-/// What a node says of its own state in an answer: `starting`.
-pub const STATE_HEADER: HeaderName = HeaderName::from_static("x-nacre-state");
 
 /// Letters of a refusal that are kept.
 const MOST_LETTERS: usize = 200;
@@ -94,7 +92,7 @@ impl From<CallError> for PeerError {
 /// What an answer that isn't good says.
 #[must_use]
 pub(super) fn refusal(answer: &Response<Bytes>) -> Option<PeerError> {
-    if answer.headers().get(&STATE_HEADER).is_some_and(|state| state == "starting") {
+    if State::of(answer.headers()) == Some(State::Starting) {
         return Some(PeerError::Starting);
     }
     let text = || String::from_utf8_lossy(answer.body()).chars().take(MOST_LETTERS).collect();
