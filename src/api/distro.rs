@@ -17,7 +17,11 @@ use super::{
 };
 use crate::{
     base::json,
-    cluster::{Address, Standing, member::PROTOCOL, peer::PEER_HEADER},
+    cluster::{
+        Address, Standing,
+        member::PROTOCOL,
+        peer::{PEER_HEADER, unreached_of},
+    },
     distro::{
         Distro,
         accept::{AcceptError, accept},
@@ -66,8 +70,9 @@ pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
     };
     body::check_json(call)?;
     let from = source(call);
+    let unreached = from.iter().flat_map(|_| unreached_of(&call.head.headers)).collect::<Vec<_>>();
     let outcome = distro
-        .receive(from.as_ref(), &call.body)
+        .receive(from.as_ref(), &unreached, &call.body)
         .map_err(|error| Refusal::failed(format_args!("JSON parse error: {error}")))?;
     match first_fault(&outcome) {
         None if outcome.taken.is_empty() => Err(AcceptError::Empty.into()),
