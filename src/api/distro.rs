@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     base::json,
-    cluster::{Address, Standing, member::PROTOCOL},
+    cluster::{Address, Standing, member::PROTOCOL, peer::unreached_of},
     distro::{
         Distro,
         accept::{AcceptError, accept},
@@ -74,8 +74,9 @@ pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
     if let Some(from) = &from {
         peers::check_listed(&api.cluster.view_guard(), from)?;
     }
+    let unreached = from.iter().flat_map(|_| unreached_of(&call.head.headers)).collect::<Vec<_>>();
     let outcome = distro
-        .receive(from.as_ref(), &call.body)
+        .receive(from.as_ref(), &unreached, &call.body)
         .map_err(|error| Refusal::failed(format_args!("JSON parse error: {error}")))
         .inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
     let answer = match first_fault(&outcome) {

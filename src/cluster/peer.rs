@@ -55,6 +55,19 @@ pub struct ReportAnswer {
     pub nacre: Option<u32>,
 }
 
+/// On data of a Nacre member: the members that it can't reach, by their addresses with commas between.
+pub const UNREACHED_HEADER: HeaderName = HeaderName::from_static("x-nacre-unreached");
+/// Members that it names at most; who can't reach more is cut off himself.
+pub const MOST_UNREACHED: usize = 16;
+
+/// The members that the sender of these headers can't reach, as far as it says.
+#[must_use]
+pub fn unreached_of(headers: &HeaderMap) -> Vec<Address> {
+    let unreached = headers.get(UNREACHED_HEADER).and_then(|unreached| unreached.to_str().ok());
+    let unreached = unreached.into_iter().flat_map(|unreached| unreached.split(','));
+    unreached.filter(|address| !address.is_empty()).take(MOST_UNREACHED).map(Address::new).collect()
+}
+
 /// The number of the protocol of the Nacre node that sent these headers.
 #[must_use]
 pub fn protocol_of(headers: &HeaderMap) -> Option<u32> {
@@ -151,12 +164,22 @@ impl Peers {
         Ok(ReportAnswer { listed, nacre: protocol_of(answer.headers()) })
     }
 
-    /// Hands data to `to` (a map of keys and data as JSON); gives its answer, which is `ok` from a 1.x member.
+    /// Hands data to `to` (a map of keys and data as JSON); gives its answer, which is `ok` from a 1.x member. A Nacre
+    /// member that reaches some of the `unreached` hands the data on to them; of more than [`MOST_UNREACHED`] the first.
     ///
     /// # Errors
     /// See [`PeerError`].
-    pub async fn put_data(&self, to: &Address, data: Bytes) -> Result<Bytes, PeerError> {
-        let call = self.in_context(Method::PUT, "/v1/ns/distro/datum", data);
+    pub async fn put_data(
+        &self,
+        to: &Address,
+        data: Bytes,
+        unreached: &[Address],
+    ) -> Result<Bytes, PeerError> {
+        let mut call = self.in_context(Method::PUT, "/v1/ns/distro/datum", data);
+        let unreached: Vec<&str> = unreached.iter().take(MOST_UNREACHED).map(Address::as_str).collect();
+        if let (false, Ok(unreached)) = (unreached.is_empty(), HeaderValue::try_from(unreached.join(","))) {
+            call.headers_mut().insert(UNREACHED_HEADER, unreached);
+        }
         self.send(to, call, self.0.limits.sync, MAX_PLAIN).await
     }
 

@@ -151,9 +151,10 @@ async fn a_report_says_the_version_in_a_header_and_the_answer_the_protocol() {
 #[tokio::test]
 async fn data_are_put_as_recorded_but_for_the_false_gzip_header() {
     for name in ["datum_put", "datum_put_batch", "datum_put_empty_list", "datum_put_metadata"] {
-        let answer =
-            check(name, async |to, recorded| peers(OWN).put_data(&to, recorded.body.into()).await.unwrap())
-                .await;
+        let answer = check(name, async |to, recorded| {
+            peers(OWN).put_data(&to, recorded.body.into(), &[]).await.unwrap()
+        })
+        .await;
         assert_eq!(answer, "ok", "{name}");
     }
 }

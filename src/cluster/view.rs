@@ -119,6 +119,13 @@ impl View {
         found.ok().map(|index| &self.peers[index])
     }
 
+    /// The Nacre members that this node can't reach. Others may.
+    pub fn unreached(&self) -> impl Iterator<Item = &Address> {
+        let unreached =
+            self.peers.iter().filter(|peer| peer.nacre.is_some() && peer.state == MemberState::Down);
+        unreached.map(|peer| &peer.address)
+    }
+
     /// Whether every listed member has shown that it is Nacre, but for those that are down: they do nothing that the others
     /// would have to mind.
     #[must_use]

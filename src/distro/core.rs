@@ -221,6 +221,7 @@ impl<D: Data> Core<D> {
         let before = std::mem::replace(&mut self.view, view);
         let view = Arc::clone(&self.view);
         self.lines.retain(|address, _| view.peer(address).is_some());
+        self.send_round(&before, now);
         for peer in &view.peers {
             let line = self.lines.entry(peer.address.clone()).or_insert_with(Line::new);
             let was_at_work = before.peer(&peer.address).is_some_and(Peer::is_nacre_at_work);
@@ -252,6 +253,20 @@ impl<D: Data> Core<D> {
         }
     }
 
+    /// What waits for a Nacre member that can't be reached any more goes to the others, which may reach it.
+    fn send_round(&mut self, before: &View, now: Millis) {
+        let pace = self.pace();
+        for unreached in
+            self.view.unreached().filter(|address| before.peer(address).is_some_and(Peer::is_nacre_at_work))
+        {
+            let Some(line) = self.lines.get(unreached) else { continue };
+            let keys: Vec<D::Key> = line.outbox.keys().cloned().collect();
+            for (_, line) in self.lines.iter_mut().filter(|(address, _)| *address != unreached) {
+                keys.iter().for_each(|key| line.outbox.put(key, false, now, pace));
+            }
+        }
+    }
+
     /// This node has written to a key; every peer is to know.
     pub fn changed(&mut self, key: &D::Key, now: Millis) {
         let pace = self.pace();
@@ -266,6 +281,20 @@ impl<D: Data> Core<D> {
         if let Some(line) = self.lines.get_mut(peer) {
             for key in keys {
                 line.outbox.put(&key, true, now, pace);
+            }
+        }
+    }
+
+    /// A peer has sent these keys, whose highest stamps here are these, and can't reach another: this node hands them on,
+    /// if it reaches it. Only what isn't known to be there: members that hand on to each other in a ring come to an end.
+    pub fn hand_on(&mut self, to: &Address, keys: impl IntoIterator<Item = (D::Key, u64)>, now: Millis) {
+        let pace = self.pace();
+        let Some(line) = self.lines.get_mut(to) else { return };
+        if self.view.peer(to).is_some_and(Peer::is_nacre_at_work) {
+            for (key, stamp) in keys {
+                if !line.outbox.has(&key, stamp) {
+                    line.outbox.put(&key, true, now, pace);
+                }
             }
         }
     }

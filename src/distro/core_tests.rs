@@ -237,6 +237,32 @@ fn a_node_loads_before_it_says_anything_and_one_that_stood_still_says_so_first()
 }
 
 #[test]
+fn what_waits_for_a_peer_that_is_gone_goes_to_the_others_and_they_hand_it_on() {
+    let (data, up, down) = (Numbers::default(), MemberState::Up, MemberState::Down);
+    let mut core = serving(vec![nacre(2, up), nacre(3, up)]);
+    core.changed(&7, Millis(0));
+    let actions = core.poll(&data, Millis(0));
+    assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None", "10.0.0.3:8848 push 7>None"]);
+    core.answered(id(&actions, 0), Answer::Failed, &data, Millis(1));
+    core.answered(id(&actions, 1), Answer::Push(Sent::Taken(vec![Some(9)])), &data, Millis(1));
+    core.see(view(Standing::Serving, vec![nacre(2, down), nacre(3, up)]), Millis(100));
+    assert_eq!(said(&core.poll(&data, Millis(100))), ["10.0.0.3:8848 push 7>Some(9)"]);
+    // The one who gets it, and reaches that peer.
+    let mut other = serving(vec![nacre(2, up), nacre(3, up)]);
+    other.hand_on(&address(2), [(7, 9)], Millis(0));
+    let actions = other.poll(&data, Millis(0));
+    assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None"]);
+    other.hand_on(&address(2), [(7, 10)], Millis(1));
+    other.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(9)])), &data, Millis(2));
+    let actions = other.poll(&data, Millis(100));
+    assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None"], "newer than what was under way");
+    other.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(10)])), &data, Millis(101));
+    other.hand_on(&address(2), [(7, 10)], Millis(200));
+    other.hand_on(&address(4), [(7, 11)], Millis(200));
+    assert!(other.poll(&data, Millis(300)).is_empty(), "it has it, and nobody else is a member");
+}
+
+#[test]
 fn a_peer_that_answers_no_question_is_asked_again_after_a_pause() {
     let data = Numbers::default();
     let mut core = serving(vec![nacre(2, MemberState::Up)]);

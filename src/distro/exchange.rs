@@ -103,6 +103,7 @@ impl Exchange {
         let kind = match error {
             ExchangeError::Peer(error) => error.kind(),
             ExchangeError::Answer(_) => "unreadable answer",
+            ExchangeError::Clock => "another time",
         };
         self.distro.note_failure(to, kind, &error.to_string());
     }
@@ -113,7 +114,7 @@ impl Exchange {
                 if let Some(protocol) = all.nacre {
                     self.distro.0.cluster.shown_nacre(to, protocol);
                 }
-                self.take_all(to, &all.json).map_err(ExchangeError::from)
+                self.take_all(to, &all.json)
             }
             Err(error) => Err(error.into()),
         };
@@ -187,7 +188,11 @@ impl Exchange {
         items: &[Item<ServiceKey>],
         dialect: Dialect,
     ) -> Result<Vec<u64>, PeerError> {
-        let registry = self.registry();
+        let (registry, view) = (self.registry(), self.distro.0.cluster.view());
+        let unreached: Vec<Address> = match dialect {
+            Dialect::Nacre => view.unreached().cloned().collect(),
+            Dialect::Legacy => Vec::new(),
+        };
         let outgoing = items.iter().map(|item| Outgoing {
             service: item.key.clone(),
             state: registry.get(item.key.place()).map(|service| service.state()),
@@ -195,7 +200,7 @@ impl Exchange {
         });
         let mut stamps = Vec::with_capacity(items.len());
         for body in bodies(outgoing, dialect, self.at(), BODY_BYTES) {
-            self.peers.put_data(to, body.bytes).await?;
+            self.peers.put_data(to, body.bytes, &unreached).await?;
             stamps.extend(body.stamps);
         }
         Ok(stamps)
@@ -325,13 +330,19 @@ impl Distro {
     }
 
     /// Takes what a member sent (a map of keys and data as JSON), key by key. `from` is the Nacre member that sent it; one
-    /// of 1.x doesn't say who it is.
+    /// of 1.x doesn't say who it is. To members that are `unreached` by it what it sent is handed on.
     ///
     /// # Errors
     /// The body is no such map at all.
-    pub fn receive(&self, from: Option<&Address>, body: &[u8]) -> Result<Outcome, serde_json::Error> {
+    pub fn receive(
+        &self,
+        from: Option<&Address>,
+        unreached: &[Address],
+        body: &[u8],
+    ) -> Result<Outcome, serde_json::Error> {
         let at = self.0.clock.reading();
         let outcome = self.take(batch::read(body, at)?, at.now);
+        self.hand_on(unreached, &outcome, at.now);
         let ours: Vec<_> = outcome.taken.iter().filter(|(_, taken)| is_ours_better(taken)).collect();
         let keys = ours.into_iter().map(|(key, _)| key.clone());
         match from {
@@ -339,6 +350,21 @@ impl Distro {
             None => self.send_to_all(keys),
         }
         Ok(outcome)
+    }
+
+    fn hand_on(&self, to: &[Address], outcome: &Outcome, now: Millis) {
+        if to.is_empty() {
+            return;
+        }
+        let stamped = |key: &ServiceKey| {
+            let state = self.0.lists.0.get(key.place())?.state();
+            Some((key.clone(), state.highest_stamp))
+        };
+        let taken: Vec<_> = outcome.taken.iter().filter_map(|(key, _)| stamped(key)).collect();
+        let mut core = self.0.core.lock();
+        to.iter().for_each(|to| core.hand_on(to, taken.iter().cloned(), now));
+        drop(core);
+        self.0.woken.notify_one();
     }
 
     /// Notes what was wrong with data of a peer, and sends it what is better here.

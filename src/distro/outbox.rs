@@ -159,6 +159,17 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
         self.confirmed.retain(|key, _| exists(key));
     }
 
+    /// Whether the peer is known to have all of this key up to this stamp, or will get it.
+    #[must_use]
+    pub fn has(&self, key: &K, stamp: u64) -> bool {
+        self.waiting.contains_key(key) || self.confirmed.get(key).is_some_and(|confirmed| *confirmed >= stamp)
+    }
+
+    /// The keys that wait or are under way.
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        self.waiting.keys().chain(self.under_way.iter().flatten().map(|item| &item.key))
+    }
+
     /// How many keys wait or are under way.
     #[must_use]
     pub fn len(&self) -> usize {
