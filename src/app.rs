@@ -243,7 +243,7 @@ fn start(
     let Doors { listener, port, own: found, packets, node } = doors;
     let (stopped, drain) = (CancellationToken::new(), node.drain.clone());
     let mut tasks = Tasks::new(stopped.clone());
-    let exchange = membership.protocol(&applied.registry, &changes, &applied.clock, settings, node.boot);
+    let exchange = membership.protocol(&applied.registry, changes, &applied.clock, settings, node.boot);
     let distro = exchange.as_ref().map(|exchange| exchange.distro.clone());
     let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, changes, &distro, settings);
     let push = Push::new(&settings.push);

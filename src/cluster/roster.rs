@@ -155,10 +155,10 @@ impl Roster {
         let mut answering =
             self.members.values().filter(|member| member.answers).filter_map(|member| member.knows_us);
         match self.standing {
-            Standing::Serving => {
-                if answering.clone().next().is_some() && answering.all(|knows_us| !knows_us) {
-                    (self.standing, self.disowned) = (Standing::Removed, true);
-                }
+            Standing::Serving
+                if answering.clone().next().is_some() && answering.all(|knows_us| !knows_us) =>
+            {
+                (self.standing, self.disowned) = (Standing::Removed, true);
             }
             Standing::Removed if self.disowned && answering.any(|knows_us| knows_us) => self.start_anew(),
             _ => {}

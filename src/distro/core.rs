@@ -411,7 +411,7 @@ impl<D: Data> Core<D> {
                     line.outbox.forget_confirmed();
                 }
                 if let Some(theirs) = buckets {
-                    self.compare(peer, &theirs, data, &mut actions);
+                    self.compare(&peer, &theirs, data, &mut actions);
                 }
             }
             (UnderWay::Verify, _) => {
@@ -571,13 +571,13 @@ impl<D: Data> Core<D> {
         }
     }
 
-    fn compare(&mut self, peer: Address, theirs: &Buckets, data: &D, actions: &mut Vec<Action<D>>) {
+    fn compare(&mut self, peer: &Address, theirs: &Buckets, data: &D, actions: &mut Vec<Action<D>>) {
         let view = Arc::clone(&self.view);
         let owned = |key: &D::Key| mapper::owner(&view, D::name(key)) == Owner::Here;
         let differing = Buckets::of(data, &owned).differing(theirs);
         if !differing.is_empty() {
             let page = Page::of(data, differing, &owned);
-            let call = self.call(&peer, Call::Keys { view, page });
+            let call = self.call(peer, Call::Keys { view, page });
             actions.push(call);
         }
     }

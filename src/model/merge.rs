@@ -181,7 +181,7 @@ impl Merging<'_> {
         self.draft.ephemeral().iter().any(|ours| {
             while entries.next_if(|entry| compare(&entry.key(), &ours.key()) == Ordering::Less).is_some() {}
             let told = entries.peek().is_some_and(|entry| compare(&entry.key(), &ours.key()).is_eq());
-            !told && !(self.judges && self.registry.is_too_old(ours, self.now))
+            !(told || self.judges && self.registry.is_too_old(ours, self.now))
         })
     }
 

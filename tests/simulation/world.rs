@@ -232,7 +232,7 @@ impl<N: SimNode> World<N> {
     }
 
     fn look(&mut self) {
-        self.judged(|judge, scene| judge.look(scene));
+        self.judged(super::invariants::Judge::look);
         for node in 0..self.hosts.len() {
             let reading = self.hosts[node].reading(self.now);
             if let Some(running) = &self.hosts[node].node {
@@ -358,7 +358,7 @@ impl<N: SimNode> World<N> {
                     self.put(at, Event::Told(client, attempt, node, Err(fault)));
                 }
                 Ticket::Node { node, life, call } => {
-                    self.put(at, Event::Answer(node, life, call, Err(fault)))
+                    self.put(at, Event::Answer(node, life, call, Err(fault)));
                 }
             }
         }
