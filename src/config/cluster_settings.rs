@@ -195,11 +195,11 @@ pub struct DistroSettings {
     /// Milliseconds, default 50, from 0 to 60,000. The first change after a pause leaves at once.
     pub sync_delay: Duration,
 
-    /// From a change to its sending in a ring with a member of Nacos 1.x, and once more until what goes to the same
-    /// member is sent together (half of `nacos.naming.distro.taskDispatchPeriod`, else
-    /// `nacos.core.protocol.distro.data.sync.delayMs`, which wins).
+    /// From one sending of a service's changes to the next in a ring with a member of Nacos 1.x (half of
+    /// `nacos.naming.distro.taskDispatchPeriod`, else `nacos.core.protocol.distro.data.sync.delayMs`, which wins).
     ///
-    /// Milliseconds, default 1,000, from 200 to 600,000; a lower one counts as 200.
+    /// Milliseconds, default 1,000, from 200 to 600,000; a lower one counts as 200. The first change after a pause leaves
+    /// at once, later ones are merged.
     pub legacy_sync_delay: Duration,
 
     /// Services that are sent together at most (`nacos.naming.distro.batchSyncKeyCount`).
@@ -212,13 +212,6 @@ pub struct DistroSettings {
     ///
     /// Milliseconds, default 3,000, from 100 to 600,000. The first pause is 0.5 s, each further one twice as long.
     pub sync_retry_delay: Duration,
-
-    /// From a round of loading the data of others to the next, where none succeeded
-    /// (`nacos.naming.distro.loadDataRetryDelayMillis`, else `nacos.core.protocol.distro.data.load.retryDelayMs`, which
-    /// wins).
-    ///
-    /// Milliseconds, default 30,000, from 100 to 600,000.
-    pub load_retry_delay: Duration,
 
     /// How often what a node owns is compared with what others have of it
     /// (`nacos.core.protocol.distro.data.verify_interval_ms`, else `nacos.core.protocol.distro.data.verify.intervalMs`,
@@ -305,7 +298,6 @@ impl Default for DistroSettings {
             legacy_sync_delay: Duration::from_secs(1),
             batch_sync_key_count: 1_000,
             sync_retry_delay: Duration::from_secs(3),
-            load_retry_delay: Duration::from_secs(30),
             verify_interval: Duration::from_secs(5),
             sync_timeout: Duration::from_secs(3),
             verify_timeout: Duration::from_secs(3),

@@ -193,12 +193,9 @@ pub(super) static KEYS: &[Key] = &[
     honour("nacos.core.protocol.distro.data.sync.retryDelayMs", |s, v| {
         put(&mut s.distro.sync_retry_delay, read::millis(v, 100..=600_000))
     }),
-    honour("nacos.naming.distro.loadDataRetryDelayMillis", |s, v| {
-        put(&mut s.distro.load_retry_delay, read::millis(v, 100..=600_000))
-    }),
-    honour("nacos.core.protocol.distro.data.load.retryDelayMs", |s, v| {
-        put(&mut s.distro.load_retry_delay, read::millis(v, 100..=600_000))
-    }),
+    // A node that starts asks each member anew within seconds.
+    key("nacos.naming.distro.loadDataRetryDelayMillis", Accept),
+    key("nacos.core.protocol.distro.data.load.retryDelayMs", Accept),
     honour("nacos.core.protocol.distro.data.verify_interval_ms", |s, v| {
         put(&mut s.distro.verify_interval, read::millis(v, 500..=600_000))
     }),

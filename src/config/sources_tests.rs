@@ -152,12 +152,6 @@ fn every_honoured_key_reaches_its_setting() {
         ("nacos.core.protocol.distro.data.sync.retryDelayMs=101", |s| {
             s.distro.sync_retry_delay = Duration::from_millis(101);
         }),
-        ("nacos.naming.distro.loadDataRetryDelayMillis=102", |s| {
-            s.distro.load_retry_delay = Duration::from_millis(102);
-        }),
-        ("nacos.core.protocol.distro.data.load.retryDelayMs=103", |s| {
-            s.distro.load_retry_delay = Duration::from_millis(103);
-        }),
         ("nacos.core.protocol.distro.data.verify_interval_ms=500", |s| {
             s.distro.verify_interval = Duration::from_millis(500);
         }),
@@ -736,6 +730,8 @@ fn keys_without_effect_are_named_in_one_line() {
         "nacos.core.protocol.distro.data.sync_delay_ms",
         "nacos.core.protocol.distro.data.sync_retry_delay_ms",
         "nacos.core.protocol.distro.data.load_retry_delay_ms",
+        "nacos.naming.distro.loadDataRetryDelayMillis",
+        "nacos.core.protocol.distro.data.load.retryDelayMs",
         "nacos.core.member.meta.other",
         "nacos.naming.clean.expired-metadata.interval",
         "nacos.naming.client.expired.time",
