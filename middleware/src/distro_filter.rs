@@ -84,6 +84,8 @@ pub enum Whose {
     Theirs(Target),
     /// The Nacre member's that has passed it on: each of the two takes the other for the owner.
     Senders(Target),
+    /// A member's since this node began to leave. The server that has passed it on can't know that; it is done here.
+    Left,
 }
 
 /// Adds [`DistroFilter`] to a stack.

@@ -80,6 +80,10 @@ where
                     async move { Ok(forwarder.settle(inner, call, &target).await) }.boxed(),
                 );
             }
+            Whose::Left => {
+                let (inner, forwarder) = (self.take_inner(), self.forwarder.clone());
+                return Either::Right(async move { Ok(forwarder.keep(inner, call).await) }.boxed());
+            }
             Whose::Ours if hops > 0 => return self.prepared(call),
             Whose::Ours | Whose::Plain => return Either::Left(self.inner.call(call)),
         };

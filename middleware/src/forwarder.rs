@@ -9,6 +9,7 @@
 //! | the peer is open, some member is 1.x | 503, but for one write a second, which is sent |
 //! | as many as may are under way | 503 |
 //! | it comes from the peer that owns it, which takes this node for the owner | done here; if some member is 1.x also pushed to all |
+//! | a server sends it while this node leaves, which owns nothing any more | done here and pushed to all members |
 //! | the peer says that it isn't the owner | all Nacre: 503; else done here and pushed to all members |
 //! | the peer says that it came too late | all Nacre: this node stands in for it; else 503 |
 //!
@@ -308,6 +309,15 @@ where
         self.members().note(Note::Disagrees(&sender.address));
         let why = if sender.all_nacre { StandIn::Deputy } else { StandIn::Disagreement };
         self.stand_in(inner, call, why, Outcome::Settled).await
+    }
+
+    /// Does a write here that a server has passed on for it takes this node, which leaves, for the owner still.
+    pub(crate) async fn keep<F, S>(&self, inner: S, call: Call<F>) -> V1Response
+    where
+        M: Writes<F>,
+        S: Service<Call<F>, Response = V1Response, Error = Infallible>,
+    {
+        self.stand_in(inner, call, StandIn::Disagreement, Outcome::Settled).await
     }
 
     async fn stand_in<F, S>(&self, inner: S, call: Call<F>, why: StandIn, outcome: Outcome) -> V1Response

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     future::pending,
     net::SocketAddr,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 
 use futures_util::future::FutureExt as _;
@@ -51,6 +51,7 @@ struct Told {
     listed: parking_lot::Mutex<Vec<&'static str>>,
     /// A call of ours that was passed on waits for this.
     prepares: bool,
+    leaves: AtomicBool,
     /// Of one more parameter.
     parameter_bytes: AtomicUsize,
 }
@@ -66,6 +67,7 @@ impl Cluster {
             happened: parking_lot::Mutex::default(),
             listed: parking_lot::Mutex::new(vec![OTHER, THIRD]),
             prepares,
+            leaves: AtomicBool::new(false),
             parameter_bytes: AtomicUsize::new(0),
         }))
     }
@@ -157,6 +159,9 @@ impl crate::loop_guard::Guard<Write> for Cluster {
         let mut response = Response::new(V1Body::sized(message.to_owned()));
         *response.status_mut() = status;
         response
+    }
+    fn is_leaving(&self) -> bool {
+        self.0.leaves.load(Relaxed)
     }
     fn note_refusal(&self, _: &Call<Write>, _: crate::loop_guard::Refused) {}
 }
@@ -311,6 +316,18 @@ async fn the_owners_answer_goes_back() {
         (&sent.headers()["x-nacre-hops"], &sent.headers()["x-nacre-sent"]),
         (&HeaderValue::from_static("1"), &HeaderValue::from_static("a.7.25"))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_leaves_does_what_a_1x_member_sends_it_and_pushes_it() {
+    let node = Node::new(Cluster::new([legacy(OTHER)]), |_| OK);
+    let agent = [("user-agent", "Nacos-Server:v1.4.8")];
+    assert_eq!(node.send_with(&agent).await.0, 400);
+    node.cluster.0.leaves.store(true, Relaxed);
+    assert_eq!(node.send_with(&agent).await, (200, "done here".into()));
+    assert!(node.wire.targets().is_empty());
+    let happened = ["stands in: Disagreement", "done PUT", "pushed", "Outcome(Settled)"];
+    assert_eq!(node.cluster.happened(), texts(&happened));
 }
 
 #[tokio::test(start_paused = true)]

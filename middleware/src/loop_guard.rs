@@ -1,7 +1,8 @@
 //! Refuses what two nodes would pass to each other for ever, and what nobody waits for any more.
 //!
 //! A node that gets a peer's request for a service that it doesn't own sees the cluster otherwise than that peer. A 1.x
-//! peer is told so with a 400, as it expects. A Nacre peer counts hops, so that its request may go on once more: two
+//! peer is told so with a 400, as it expects; but a node that leaves does what it is sent, since its peers find out
+//! late that it owns nothing any more, and would tell their clients of the 400. A Nacre peer counts hops, so that its request may go on once more: two
 //! nodes seldom disagree for longer than a request takes. What would go back to the peer that it comes from is marked,
 //! to be done here.
 //!
@@ -57,6 +58,9 @@ pub trait Guard<F>: Clone {
 
     /// The error document of the reference's framework; it leaves undressed.
     fn error_document(&self, call: &Call<F>, status: StatusCode, message: &str) -> V1Response;
+
+    /// Whether this node goes, and owns nothing any more: members may not know that yet.
+    fn is_leaving(&self) -> bool;
 
     /// Told of each request that is refused, before it is answered.
     fn note_refusal(&self, call: &Call<F>, why: Refused);
@@ -133,6 +137,10 @@ where
                     true => Some(Refused::Late),
                     false => (is_theirs && !is_senders && passed >= MOST_HOPS).then_some(Refused::Hops),
                 }
+            }
+            Sender::Server if is_theirs && self.guard.is_leaving() => {
+                *whose = Whose::Left;
+                None
             }
             Sender::Server => is_theirs.then_some(Refused::Redirect),
             Sender::Client => None,
@@ -265,6 +273,7 @@ mod tests {
     #[derive(Clone)]
     struct Trusting {
         now_ms: u64,
+        is_leaving: bool,
         refused: mpsc::Sender<Refused>,
     }
 
@@ -279,6 +288,9 @@ mod tests {
             let mut response = Response::new(V1Body::sized(format!("document: {message}")));
             *response.status_mut() = status;
             response
+        }
+        fn is_leaving(&self) -> bool {
+            self.is_leaving
         }
         fn note_refusal(&self, _: &Call<Write>, why: Refused) {
             let _ = self.refused.send(why);
@@ -312,7 +324,7 @@ mod tests {
                 tell.send((addressed.hops, addressed.call.head.headers)).unwrap();
                 async { Ok::<_, Infallible>(Response::new(V1Body::sized("done"))) }
             });
-            let guard = Trusting { now_ms: *now_ms, refused: refusals.clone() };
+            let guard = Trusting { now_ms: *now_ms, is_leaving: false, refused: refusals.clone() };
             let layer = LoopGuardLayer { guard, lateness: Arc::clone(&lateness) };
             let mut request = Request::put("/nacos/v1/ns/instance/beat?serviceName=a");
             for (name, value) in *headers {
@@ -399,32 +411,48 @@ mod tests {
             ("10.0.0.3:8848", "1", "theirs"),
             ("10.0.0.3:8848", "2", "refused"),
         ] {
-            let inner = service_fn(async |addressed: Addressed<Write>| {
-                let whose = match addressed.whose {
-                    Whose::Senders(_) => "senders",
-                    Whose::Theirs(_) => "theirs",
-                    Whose::Ours | Whose::Plain => "ours",
-                };
-                Ok::<_, Infallible>(Response::new(V1Body::sized(whose)))
-            });
-            let guard = Trusting { now_ms: 0, refused: mpsc::channel().0 };
-            let mut request = Request::put("/");
-            for (name, value) in NACRE.iter().chain(&[("x-nacre-hops", hops), ("request-source", source)]) {
-                request = request.header(*name, *value);
-            }
-            let head = request.body(()).unwrap().into_parts().0;
-            let peer = SocketAddr::from(([10, 0, 0, 9], 1));
-            let call = Call { head, body: Bytes::new(), peer, facts: Write };
-            let addressed = Addressed { call, whose: theirs(), hops: 0 };
-            let layer = LoopGuardLayer::new(guard);
-            let response = layer.layer(inner).oneshot(addressed).await.unwrap();
-            let said = if response.status() == 503 {
-                "refused"
-            } else {
-                std::str::from_utf8(response.body().bytes()).unwrap()
-            };
-            assert_eq!(said, whose, "{source} {hops}");
+            let headers = [&NACRE[..], &[("x-nacre-hops", hops), ("request-source", source)]].concat();
+            assert_eq!(whose_of(false, 1, theirs(), &headers).await, whose, "{source} {hops}");
         }
+    }
+
+    /// Whose a request is behind the guard.
+    async fn whose_of(is_leaving: bool, port: u16, whose: Whose, headers: &[(&str, &str)]) -> String {
+        let inner = service_fn(async |addressed: Addressed<Write>| {
+            let whose = match addressed.whose {
+                Whose::Senders(_) => "senders",
+                Whose::Theirs(_) => "theirs",
+                Whose::Left => "left",
+                Whose::Ours | Whose::Plain => "ours",
+            };
+            Ok::<_, Infallible>(Response::new(V1Body::sized(whose)))
+        });
+        let guard = Trusting { now_ms: 0, is_leaving, refused: mpsc::channel().0 };
+        let mut request = Request::put("/");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let head = request.body(()).unwrap().into_parts().0;
+        let peer = SocketAddr::from(([10, 0, 0, 9], port));
+        let call = Call { head, body: Bytes::new(), peer, facts: Write };
+        let addressed = Addressed { call, whose, hops: 0 };
+        let response = LoopGuardLayer::new(guard).layer(inner).oneshot(addressed).await.unwrap();
+        match response.status().as_u16() {
+            400 | 503 => "refused".to_owned(),
+            _ => String::from_utf8(response.body().bytes().to_vec()).unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_leaves_does_what_a_server_still_sends_it() {
+        let server = [("user-agent", "Nacos-Server:v1.4.8")];
+        let client = [("user-agent", "Nacos-Java-Client:v1.4.8")];
+        let nacre = [&NACRE[..], &[("x-nacre-hops", "1")]].concat();
+        assert_eq!(whose_of(true, 2, theirs(), &server).await, "left");
+        assert_eq!(whose_of(false, 2, theirs(), &server).await, "refused");
+        assert_eq!(whose_of(true, 2, Whose::Ours, &server).await, "ours");
+        assert_eq!(whose_of(true, 2, theirs(), &client).await, "theirs");
+        assert_eq!(whose_of(true, 1, theirs(), &nacre).await, "theirs", "it goes on to the next owner");
     }
 
     #[tokio::test]

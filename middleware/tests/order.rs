@@ -137,6 +137,9 @@ impl Guard<Entry> for Member {
         response.extensions_mut().insert(Bare);
         response
     }
+    fn is_leaving(&self) -> bool {
+        false
+    }
     fn note_refusal(&self, _: &Call<Entry>, _: Refused) {}
 }
 

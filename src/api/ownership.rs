@@ -231,6 +231,10 @@ impl Guard<Row> for Ownership {
         response
     }
 
+    fn is_leaving(&self) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.view().standing == Standing::Leaving)
+    }
+
     fn note_refusal(&self, call: &V1Call, why: Refused) {
         self.with.forwards.note_refusal(why, call.peer.ip(), call.head.uri.path());
     }

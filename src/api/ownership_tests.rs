@@ -130,6 +130,15 @@ fn among_nacre_members_a_target_says_so() {
 }
 
 #[test]
+fn who_leaves_says_so_to_the_guard() {
+    for standing in [Standing::Serving, Standing::Leaving, Standing::Removed] {
+        let (ownership, _) = ownership(Some(view(standing, vec![peer(LEGACY, None)])));
+        assert_eq!(ownership.is_leaving(), standing == Standing::Leaving);
+    }
+    assert!(!ownership(None).0.is_leaving());
+}
+
+#[test]
 fn what_names_no_service_is_refused_here() {
     let (ownership, _) = ownership(Some(view(Standing::Leaving, vec![peer(NACRE, Some(1))])));
     for query in ["", "serviceName=", "serviceName=%20", "serviceName=%zz", "groupName=G"] {
