@@ -158,8 +158,8 @@ struct Two {
 }
 
 impl Ring for Two {
-    fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.lock())
+    fn view(&self) -> arc_swap::Guard<Arc<View>> {
+        arc_swap::Guard::from_inner(Arc::clone(&self.view.lock()))
     }
 
     fn is_stale(&self) -> bool {

@@ -181,19 +181,20 @@ pub enum Note<'a> {
 /// Sends writes to peers; clones share connections and breakers.
 #[derive(Debug)]
 pub struct Forwarder<M, C> {
-    shared: Arc<Shared<M>>,
-    client: C,
+    /// All of it: every request clones the stack of layers.
+    shared: Arc<Shared<M, C>>,
 }
 
-impl<M, C: Clone> Clone for Forwarder<M, C> {
+impl<M, C> Clone for Forwarder<M, C> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), client: self.client.clone() }
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 
 #[derive(Debug)]
-struct Shared<M> {
+struct Shared<M, C> {
     members: M,
+    client: C,
     own: Own,
     timeout: Duration,
     peers: Peers,
@@ -221,8 +222,8 @@ where
     #[must_use]
     pub fn new(members: M, client: C, own: Own, bounds: Bounds) -> Self {
         let peers = Peers::new(bounds);
-        let shared = Shared { members, own, timeout: bounds.timeout, peers, opened: Notify::new() };
-        Self { shared: Arc::new(shared), client }
+        let shared = Shared { members, client, own, timeout: bounds.timeout, peers, opened: Notify::new() };
+        Self { shared: Arc::new(shared) }
     }
 
     pub(crate) fn members(&self) -> &M {
@@ -258,7 +259,7 @@ where
         request.headers_mut().clone_from(&self.shared.own.headers);
         let outgoing = Outgoing { to: Arc::clone(&peer.address), request, long_target: None };
         let answer =
-            tokio::time::timeout(self.shared.timeout, call_ready(self.client.clone(), outgoing)).await;
+            tokio::time::timeout(self.shared.timeout, call_ready(self.shared.client.clone(), outgoing)).await;
         if matches!(answer, Ok(Ok(_))) {
             let turn = peer.breaker.lock().answered(now());
             self.turned(peer, turn);
@@ -463,7 +464,7 @@ where
         patience: Duration,
         has_deputy: bool,
     ) -> Option<Result<Response<Bytes>, Fault>> {
-        let mut answering = pin!(call_ready(self.forwarder.client.clone(), outgoing));
+        let mut answering = pin!(call_ready(self.forwarder.shared.client.clone(), outgoing));
         let start = tokio::time::Instant::now();
         let deadline = start + self.forwarder.shared.timeout;
         let mut next_look = pin!(tokio::time::sleep_until(deadline.min(start + patience)));

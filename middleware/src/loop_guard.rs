@@ -80,31 +80,42 @@ pub enum Refused {
 /// Adds [`LoopGuard`] to a stack; what it makes knows the clocks of peers together.
 #[derive(Clone, Debug)]
 pub struct LoopGuardLayer<G> {
+    shared: Arc<Shared<G>>,
+}
+
+/// In one piece, since every request clones the stack of layers.
+#[derive(Debug)]
+struct Shared<G> {
     guard: G,
-    lateness: Arc<Mutex<Lateness>>,
+    lateness: Mutex<Lateness>,
 }
 
 impl<G> LoopGuardLayer<G> {
     /// Asks `guard`.
     pub fn new(guard: G) -> Self {
-        Self { guard, lateness: Arc::default() }
+        Self { shared: Arc::new(Shared { guard, lateness: Mutex::default() }) }
     }
 }
 
-impl<S, G: Clone> Layer<S> for LoopGuardLayer<G> {
+impl<S, G> Layer<S> for LoopGuardLayer<G> {
     type Service = LoopGuard<S, G>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        LoopGuard { inner, guard: self.guard.clone(), lateness: Arc::clone(&self.lateness) }
+        LoopGuard { inner, shared: Arc::clone(&self.shared) }
     }
 }
 
 /// Answers what must not be passed on or done; counts hops.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct LoopGuard<S, G> {
     inner: S,
-    guard: G,
-    lateness: Arc<Mutex<Lateness>>,
+    shared: Arc<Shared<G>>,
+}
+
+impl<S: Clone, G> Clone for LoopGuard<S, G> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
+    }
 }
 
 impl<S, G, F> Service<Addressed<F>> for LoopGuard<S, G>
@@ -138,7 +149,7 @@ where
                     false => (is_theirs && !is_senders && passed >= MOST_HOPS).then_some(Refused::Hops),
                 }
             }
-            Sender::Server if is_theirs && self.guard.is_leaving() => {
+            Sender::Server if is_theirs && self.shared.guard.is_leaving() => {
                 *whose = Whose::Left;
                 None
             }
@@ -171,7 +182,10 @@ impl<S, G> LoopGuard<S, G> {
         let is_server =
             agent.is_some_and(|agent| agent.windows(PEER_MARK.len()).any(|part| part == PEER_MARK));
         let headers = &call.head.headers;
-        if is_server && headers.contains_key(&HOPS) && headers.contains_key(&PEER) && self.guard.is_peer(call)
+        if is_server
+            && headers.contains_key(&HOPS)
+            && headers.contains_key(&PEER)
+            && self.shared.guard.is_peer(call)
         {
             return Sender::Nacre { hops: hops(&call.head.headers) };
         }
@@ -189,23 +203,24 @@ impl<S, G> LoopGuard<S, G> {
         let sent = headers.get(&SENT).and_then(|sent| Sent::read(sent.as_bytes()));
         let source = headers.get(&SOURCE).and_then(|source| source.to_str().ok());
         let (Some(sent), Some(source)) = (sent, source) else { return false };
-        self.lateness.lock().is_late(source, sent, self.guard.now_ms())
+        self.shared.lateness.lock().is_late(source, sent, self.shared.guard.now_ms())
     }
 
     fn refuse<F>(&self, call: &Call<F>, why: Refused) -> V1Response
     where
         G: Guard<F>,
     {
-        self.guard.note_refusal(call, why);
+        self.shared.guard.note_refusal(call, why);
         match why {
             Refused::Redirect => {
                 let message =
                     format!("receive invalid redirect request from peer {}", call.peer.ip().to_canonical());
-                self.guard.error_document(call, StatusCode::BAD_REQUEST, &message)
+                self.shared.guard.error_document(call, StatusCode::BAD_REQUEST, &message)
             }
             Refused::Hops => {
                 let message = "the members disagree about the owner of this service, please try again later";
-                let mut response = self.guard.error_document(call, StatusCode::SERVICE_UNAVAILABLE, message);
+                let mut response =
+                    self.shared.guard.error_document(call, StatusCode::SERVICE_UNAVAILABLE, message);
                 refusal::mark(&mut response, State::Disagreeing);
                 response
             }
@@ -242,7 +257,13 @@ fn restore_agent(headers: &mut HeaderMap) {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::SocketAddr, sync::mpsc};
+    use std::{
+        net::SocketAddr,
+        sync::{
+            atomic::{AtomicU64, Ordering::Relaxed},
+            mpsc,
+        },
+    };
 
     use bytes::Bytes;
     use http::{Request, Response};
@@ -269,10 +290,10 @@ mod tests {
         }
     }
 
-    /// Believes callers from port 1; its clock stands still.
+    /// Believes callers from port 1; its clock shows what a test says.
     #[derive(Clone)]
     struct Trusting {
-        now_ms: u64,
+        now_ms: Arc<AtomicU64>,
         is_leaving: bool,
         refused: mpsc::Sender<Refused>,
     }
@@ -282,7 +303,7 @@ mod tests {
             call.peer.port() == 1
         }
         fn now_ms(&self) -> u64 {
-            self.now_ms
+            self.now_ms.load(Relaxed)
         }
         fn error_document(&self, _: &Call<Write>, status: StatusCode, message: &str) -> V1Response {
             let mut response = Response::new(V1Body::sized(format!("document: {message}")));
@@ -316,7 +337,9 @@ mod tests {
     /// Sends requests of one caller, each received at the time before its headers.
     async fn send_all(whose: &Whose, port: u16, requests: &[(u64, &[(&'static str, &str)])]) -> Vec<Seen> {
         let ((refusals, refused), (tell, told)) = (mpsc::channel(), mpsc::channel());
-        let lateness = Arc::default();
+        let now = Arc::new(AtomicU64::new(0));
+        let guard = Trusting { now_ms: Arc::clone(&now), is_leaving: false, refused: refusals };
+        let layer = LoopGuardLayer::new(guard);
         let mut seen = Vec::new();
         for (now_ms, headers) in requests {
             let tell = tell.clone();
@@ -324,8 +347,7 @@ mod tests {
                 tell.send((addressed.hops, addressed.call.head.headers)).unwrap();
                 async { Ok::<_, Infallible>(Response::new(V1Body::sized("done"))) }
             });
-            let guard = Trusting { now_ms: *now_ms, is_leaving: false, refused: refusals.clone() };
-            let layer = LoopGuardLayer { guard, lateness: Arc::clone(&lateness) };
+            now.store(*now_ms, Relaxed);
             let mut request = Request::put("/nacos/v1/ns/instance/beat?serviceName=a");
             for (name, value) in *headers {
                 request = request.header(*name, *value);
@@ -427,7 +449,7 @@ mod tests {
             };
             Ok::<_, Infallible>(Response::new(V1Body::sized(whose)))
         });
-        let guard = Trusting { now_ms: 0, is_leaving, refused: mpsc::channel().0 };
+        let guard = Trusting { now_ms: Arc::default(), is_leaving, refused: mpsc::channel().0 };
         let mut request = Request::put("/");
         for (name, value) in headers {
             request = request.header(*name, *value);

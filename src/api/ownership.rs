@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use futures_util::future::BoxFuture;
 use http::StatusCode;
 use nacre_middleware::{
@@ -11,7 +12,7 @@ use nacre_middleware::{
     distro_filter::{self, Standstill, Target},
     envelope::Bare,
     forwarder::{Members, Note, StandIn, Writes},
-    loop_guard::{Guard, Refused, SOURCE},
+    loop_guard::{self, Refused, SOURCE},
     outgoing::Parameters,
     refusal::State,
 };
@@ -28,8 +29,8 @@ use crate::{
 
 /// What a node with members knows and does that forwarding needs.
 pub trait Ring: Send + Sync + 'static {
-    /// The cluster as it is seen now.
-    fn view(&self) -> Arc<View>;
+    /// The cluster as it is seen now, for a moment.
+    fn view(&self) -> Guard<Arc<View>>;
 
     /// Whether what is read from a socket now may have lain there while the process stood still.
     fn is_stale(&self) -> bool;
@@ -57,16 +58,17 @@ pub trait Ring: Send + Sync + 'static {
     fn stood_in(&self, service: ServiceKey, why: StandIn);
 }
 
-/// What the layers ask; cheap to clone.
+/// What the layers ask; cheap to clone, since every request clones the layers.
 #[derive(Clone)]
-pub struct Ownership {
+pub struct Ownership(Arc<Inner>);
+
+struct Inner {
     /// The members; nothing on a node that never has any.
     ring: Option<Arc<dyn Ring>>,
     with: With,
 }
 
 /// What [`Ownership`] works with.
-#[derive(Clone)]
 pub struct With {
     /// All services.
     pub registry: Arc<Registry>,
@@ -98,7 +100,7 @@ impl Ownership {
     /// Of a node with these members, or without.
     #[must_use]
     pub fn new(ring: Option<Arc<dyn Ring>>, with: With) -> Self {
-        Self { ring, with }
+        Self(Arc::new(Inner { ring, with }))
     }
 }
 
@@ -122,7 +124,7 @@ const OWNERLESS: Standstill = Standstill {
 impl distro_filter::Ownership<Row> for Ownership {
     fn owner(&self, call: &V1Call) -> distro_filter::Owner {
         use distro_filter::Owner::{Alone, Here, Nobody, Peer};
-        let Some(ring) = &self.ring else { return Alone };
+        let Some(ring) = &self.0.ring else { return Alone };
         let view = ring.view();
         match view.standing {
             Standing::Alone => return Alone,
@@ -132,7 +134,7 @@ impl distro_filter::Ownership<Row> for Ownership {
             Standing::Removed => return Nobody(REMOVED),
             Standing::Serving | Standing::Leaving => {}
         }
-        if !self.with.switches.load().distro_enabled {
+        if !self.0.with.switches.load().distro_enabled {
             return Here;
         }
         let owner = with_owner_key(call, |name| match mapper::owner(&view, name) {
@@ -160,55 +162,54 @@ impl Parameters<Row> for Ownership {
 
 impl Members for Ownership {
     fn is_listed(&self, address: &str) -> bool {
-        let Some(ring) = &self.ring else { return false };
-        ring.view().peer(&Address::new(address)).is_some()
+        let Some(ring) = &self.0.ring else { return false };
+        ring.view().lists(address)
     }
 
     fn refused(&self, address: &str) {
-        if let Some(ring) = &self.ring {
+        if let Some(ring) = &self.0.ring {
             ring.refused(&Address::new(address));
         }
     }
 
     fn serves_nobody(&self, address: &str) {
-        if let Some(ring) = &self.ring {
+        if let Some(ring) = &self.0.ring {
             ring.serves_nobody(&Address::new(address));
         }
     }
 
     fn answers(&self, address: &str) {
-        if let Some(ring) = &self.ring {
+        if let Some(ring) = &self.0.ring {
             ring.answered(&Address::new(address));
         }
     }
 
     fn now_ms(&self) -> u64 {
-        self.with.clock.now().0
+        self.0.with.clock.now().0
     }
 
     fn note(&self, note: Note<'_>) {
-        self.with.forwards.note(note);
+        self.0.with.forwards.note(note);
     }
 }
 
 impl Writes<Row> for Ownership {
     fn is_believed(&self, call: &V1Call) -> bool {
         let caller = call.peer.ip().to_canonical();
-        self.with.trusted.iter().any(|network| network.contains(caller))
-            || self.ring.as_ref().is_some_and(|ring| ring.is_member(call))
+        self.0.with.trusted.iter().any(|network| network.contains(caller))
+            || self.0.ring.as_ref().is_some_and(|ring| ring.is_member(call))
     }
 
     fn prepare(&self, call: &V1Call) -> Option<BoxFuture<'static, ()>> {
-        let ring = self.ring.as_ref()?;
-        let service = beat::unknown_here(&self.with.registry, call)?;
-        let from = Address::new(call.head.headers.get(&SOURCE)?.to_str().ok()?);
+        let ring = self.0.ring.as_ref()?;
+        let service = beat::unknown_here(&self.0.with.registry, call)?;
+        let from = call.head.headers.get(&SOURCE)?.to_str().ok()?;
         // It is of a proven member, which may name itself alone; who isn't listed isn't asked.
-        ring.view().peer(&from)?;
-        Some(ring.fetch(&from, service))
+        ring.view().lists(from).then(|| ring.fetch(&Address::new(from), service))
     }
 
     fn stand_in(&self, call: &V1Call, why: StandIn) -> Option<Box<dyn FnOnce() + Send>> {
-        let ring = Arc::clone(self.ring.as_ref()?);
+        let ring = Arc::clone(self.0.ring.as_ref()?);
         let params = Params::of(call);
         let (namespace, name) = (params.namespace(), params.service_name().ok()?);
         let service = Place { namespace: &namespace, name: &name }.to_key();
@@ -216,27 +217,27 @@ impl Writes<Row> for Ownership {
     }
 }
 
-impl Guard<Row> for Ownership {
+impl loop_guard::Guard<Row> for Ownership {
     fn is_peer(&self, call: &V1Call) -> bool {
-        self.ring.as_ref().is_some_and(|ring| ring.is_member(call))
+        self.0.ring.as_ref().is_some_and(|ring| ring.is_member(call))
     }
 
     fn now_ms(&self) -> u64 {
-        self.with.clock.now().0
+        self.0.with.clock.now().0
     }
 
     fn error_document(&self, call: &V1Call, status: StatusCode, message: &str) -> V1Response {
-        let mut response = unrouted::error_response(self.with.clock.wall_ms(), call, status, message);
+        let mut response = unrouted::error_response(self.0.with.clock.wall_ms(), call, status, message);
         response.extensions_mut().insert(Bare);
         response
     }
 
     fn is_leaving(&self) -> bool {
-        self.ring.as_ref().is_some_and(|ring| ring.view().standing == Standing::Leaving)
+        self.0.ring.as_ref().is_some_and(|ring| ring.view().standing == Standing::Leaving)
     }
 
     fn note_refusal(&self, call: &V1Call, why: Refused) {
-        self.with.forwards.note_refusal(why, call.peer.ip(), call.head.uri.path());
+        self.0.with.forwards.note_refusal(why, call.peer.ip(), call.head.uri.path());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::Request;
+use nacre_middleware::loop_guard::Guard as _;
 use parking_lot::Mutex;
 
 use super::*;
@@ -19,8 +20,8 @@ struct Fixed {
 }
 
 impl Ring for Fixed {
-    fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view)
+    fn view(&self) -> Guard<Arc<View>> {
+        Guard::from_inner(Arc::clone(&self.view))
     }
     fn is_stale(&self) -> bool {
         false
@@ -156,7 +157,7 @@ fn without_members_or_with_the_switch_off_all_is_ours() {
         switches.distro_enabled = false;
         Ok::<_, ()>(())
     };
-    ownership.with.switches.alter_here(off).unwrap();
+    ownership.0.with.switches.alter_here(off).unwrap();
     assert_eq!(owner(&ownership, "serviceName=a", ""), "here");
 }
 
@@ -177,7 +178,7 @@ fn a_passed_on_beat_of_an_unknown_instance_waits_for_what_its_sender_knows() {
     let (ownership, fixed) = ownership(Some(view(Standing::Serving, vec![peer(NACRE, Some(1))])));
     let place = Place { namespace: "public", name: "DEFAULT_GROUP@@a" };
     let known = crate::model::instance::Description::new("10.1.1.1", 80, "DEFAULT");
-    ownership.with.registry.register(place, &known, ownership.with.clock.now()).unwrap();
+    ownership.0.with.registry.register(place, &known, ownership.0.with.clock.now()).unwrap();
     let waits = |method, path, query| ownership.prepare(&call(method, path, query, "")).is_some();
     let beat = "/v1/ns/instance/beat";
     assert!(!waits("PUT", beat, "serviceName=a&ip=10.1.1.1&port=80"));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use nacre_middleware::forwarder::StandIn;
 
@@ -26,8 +27,8 @@ pub struct Members {
 }
 
 impl Ring for Members {
-    fn view(&self) -> Arc<View> {
-        self.cluster.view()
+    fn view(&self) -> Guard<Arc<View>> {
+        self.cluster.view_guard()
     }
 
     fn is_stale(&self) -> bool {

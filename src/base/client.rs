@@ -4,17 +4,9 @@
 //! an idle connection at the moment of its reuse. So a call may reach the other side twice, and everything that is
 //! sent this way must stand that. How many calls go to one server at a time is bounded by who calls.
 
-use std::{
-    error::Error,
-    io,
-    net::IpAddr,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{error::Error, io, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt as _};
 use http::{
     HeaderValue, Request, Response, Uri,
     header::{CONTENT_LENGTH, HOST},
@@ -29,7 +21,6 @@ use hyper_util::{
     },
     rt::{TokioExecutor, TokioTimer},
 };
-use tower_service::Service;
 
 use super::{
     connector::{ConnectError, Connector, Exchange, Via},
@@ -89,21 +80,6 @@ pub enum CallError {
     /// This host can't: no files or ports left, or no such address. Says nothing of the other side; nothing was sent.
     #[error("the call can't be made")]
     Impossible(#[source] Box<dyn Error + Send + Sync>),
-}
-
-/// A call as a tower request.
-#[derive(Clone, Debug)]
-pub struct Outgoing {
-    /// `host:port` of the server.
-    pub to: Arc<str>,
-    /// The URI is a path, with or without a query.
-    pub request: Request<Bytes>,
-    /// For all of it: connecting, sending, reading the answer.
-    pub timeout: Duration,
-    /// Bytes that the answer's body may have.
-    pub max_answer: usize,
-    /// Path and query in the place of the request's, where they are longer than a URI can be.
-    pub long_target: Option<Box<str>>,
 }
 
 /// The client; clones share their connections.
@@ -205,28 +181,6 @@ impl Client {
             }
             attempts += 1;
         }
-    }
-}
-
-impl Service<Outgoing> for Client {
-    type Response = Response<Bytes>;
-    type Error = CallError;
-    type Future = BoxFuture<'static, Result<Response<Bytes>, CallError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), CallError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, call: Outgoing) -> Self::Future {
-        let client = self.clone();
-        let Outgoing { to, request, timeout, max_answer, long_target } = call;
-        async move {
-            match long_target {
-                None => client.send(&to, request, timeout, max_answer).await,
-                Some(target) => client.send_long(&to, request, &target, timeout, max_answer).await,
-            }
-        }
-        .boxed()
     }
 }
 

@@ -264,20 +264,6 @@ async fn names_are_resolved_and_addresses_that_are_none_refused() {
 }
 
 #[tokio::test]
-async fn it_is_a_tower_service() {
-    let to = scripted(vec![vec![OK]]).await;
-    let call = Outgoing {
-        to: to.as_str().into(),
-        request: get(),
-        timeout: LIMIT,
-        max_answer: 64,
-        long_target: None,
-    };
-    let answer = tower::ServiceExt::oneshot(Client::new(ClientSettings::default()), call).await;
-    assert_eq!(answer.unwrap().body(), "ok");
-}
-
-#[tokio::test]
 async fn a_target_longer_than_a_uri_is_sent_whole() {
     let (listener, to) = listen().await;
     let seen = tokio::spawn(async move {
@@ -290,14 +276,8 @@ async fn a_target_longer_than_a_uri_is_sent_whole() {
     });
     let target = format!("/nacos?a={}", "b".repeat(400_000));
     let request = Request::post("/nacos").header("x-y", "z").body(Bytes::from_static(b"body")).unwrap();
-    let call = Outgoing {
-        to: to.as_str().into(),
-        request,
-        timeout: LIMIT,
-        max_answer: 64,
-        long_target: Some(target.as_str().into()),
-    };
-    let answer = tower::ServiceExt::oneshot(Client::new(ClientSettings::default()), call).await;
+    let client = Client::new(ClientSettings::default());
+    let answer = client.send_long(&to, request, &target, LIMIT, 64).await;
     assert_eq!(answer.unwrap().body(), "ok");
     let (head, body) = seen.await.unwrap();
     let expected = format!(

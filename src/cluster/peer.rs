@@ -28,8 +28,6 @@ pub const USER_AGENT: HeaderValue = HeaderValue::from_static("Nacos-Server:v1.4.
 const MAX_PLAIN: usize = 64 << 10;
 /// Bytes of an answer with all data of a member: some 2,500,000 instances.
 const MAX_SNAPSHOT: usize = 1 << 30;
-/// Limit of the two calls to members whose version isn't known.
-const LEGACY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Characters that Java leaves as they are in a query.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
@@ -271,25 +269,6 @@ impl Peers {
         let Statuses { ips } = read(&answer)?;
         let parts = ips.iter().filter_map(|status| status.rsplit_once('_'));
         Ok(parts.map(|(address, healthy)| (address.to_owned(), healthy == "true")).collect())
-    }
-
-    /// Tells a member whose version isn't known that this node is there, as members before 1.4 did.
-    ///
-    /// # Errors
-    /// See [`PeerError`].
-    pub async fn server_status(&self, to: &Address, now_ms: u64) -> Result<(), PeerError> {
-        let status = encode(&format!("unknown#{}#{now_ms}#1\r\n", self.0.own));
-        let call = self.get(&format!("/v1/ns/operator/server/status?serverStatus={status}&{READ_AS_SENT}"));
-        self.send(to, call, LEGACY_TIMEOUT, MAX_PLAIN).await.map(drop)
-    }
-
-    /// Asks a member whose version isn't known for the state of the raft that members before 1.4 had.
-    ///
-    /// # Errors
-    /// See [`PeerError`].
-    pub async fn cluster_state(&self, to: &Address) -> Result<Bytes, PeerError> {
-        let call = self.get(&format!("/v1/ns/operator/cluster/state?{READ_AS_SENT}"));
-        self.send(to, call, LEGACY_TIMEOUT, MAX_PLAIN).await
     }
 
     /// Compares with a Nacre member what this node owns (`PUT /nacre/peer/verify`, JSON both ways).

@@ -226,17 +226,6 @@ async fn statuses_are_asked_for_as_recorded_and_read() {
 }
 
 #[tokio::test]
-async fn members_of_unknown_version_are_asked_as_recorded() {
-    check("server_status_legacy", async |to, _| {
-        peers("127.0.0.34:33148").server_status(&to, 1_795_981_882_655).await.unwrap();
-    })
-    .await;
-    let state =
-        check("cluster_state_probe", async |to, _| peers(OWN).cluster_state(&to).await.unwrap()).await;
-    assert_eq!(state, Exchange::find("cluster_state_probe").response_body);
-}
-
-#[tokio::test]
 async fn a_leave_names_the_leaving_and_whether_to_tell_others() {
     let member = Member::start("200", r#"{"code":200,"message":null,"data":"ok"}"#).await;
     let leaving = [Address::new("10.0.0.1:8848"), Address::new("10.0.0.2:8848")];

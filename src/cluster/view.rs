@@ -66,6 +66,8 @@ pub struct View {
     pub peers: Vec<Peer>,
     /// How services are spread.
     pub mapping: Mapping,
+    /// See [`Self::is_all_nacre`].
+    all_nacre: bool,
 }
 
 impl Peer {
@@ -87,6 +89,7 @@ impl View {
             own_index: Some(0),
             peers: Vec::new(),
             mapping: Mapping::Modulo,
+            all_nacre: true,
         }
     }
 
@@ -101,7 +104,8 @@ impl View {
         }
         ring.sort_unstable();
         let own_index = ring.iter().position(|address| *address == own);
-        Self { own, standing, ring, own_index, peers, mapping }
+        let all_nacre = peers.iter().all(|peer| peer.nacre.is_some() || peer.state == MemberState::Down);
+        Self { own, standing, ring, own_index, peers, mapping, all_nacre }
     }
 
     /// The same, without the node itself among the owners.
@@ -115,8 +119,17 @@ impl View {
     /// The peer of this address.
     #[must_use]
     pub fn peer(&self, address: &Address) -> Option<&Peer> {
-        let found = self.peers.binary_search_by(|peer| peer.address.cmp(address));
-        found.ok().map(|index| &self.peers[index])
+        self.place(address.as_str()).map(|index| &self.peers[index])
+    }
+
+    /// Whether a peer has this address.
+    #[must_use]
+    pub fn lists(&self, address: &str) -> bool {
+        self.place(address).is_some()
+    }
+
+    fn place(&self, address: &str) -> Option<usize> {
+        self.peers.binary_search_by(|peer| peer.address.as_str().cmp(address)).ok()
     }
 
     /// The Nacre members that this node can't reach. Others may.
@@ -130,6 +143,6 @@ impl View {
     /// would have to mind.
     #[must_use]
     pub fn is_all_nacre(&self) -> bool {
-        self.peers.iter().all(|peer| peer.nacre.is_some() || peer.state == MemberState::Down)
+        self.all_nacre
     }
 }

@@ -77,8 +77,8 @@ pub fn start_in(
 struct Survivor(Arc<View>);
 
 impl Ring for Survivor {
-    fn view(&self) -> Arc<View> {
-        Arc::clone(&self.0)
+    fn view(&self) -> arc_swap::Guard<Arc<View>> {
+        arc_swap::Guard::from_inner(Arc::clone(&self.0))
     }
     fn is_stale(&self) -> bool {
         false
