@@ -15,7 +15,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("health", &["model", "cp", "distro"]),
     ("push", &["model"]),
     ("api", &["model", "cluster", "distro", "cp", "health", "push", "observe"]),
-    ("stack", &["api", "observe"]),
+    ("stack", &["api", "cluster", "observe"]),
     ("server", &["api", "observe"]),
 ];
 

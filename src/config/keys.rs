@@ -349,7 +349,6 @@ pub(super) const REPLACED_BY: &[(&str, &str)] = &[
     ("nacos.inetutils.ip-address", "nacos.server.ip"),
     ("nacos.naming.distro.taskDispatchPeriod", "nacos.core.protocol.distro.data.sync.delayMs"),
     ("nacos.naming.distro.syncRetryDelay", "nacos.core.protocol.distro.data.sync.retryDelayMs"),
-    ("nacos.naming.distro.loadDataRetryDelayMillis", "nacos.core.protocol.distro.data.load.retryDelayMs"),
     (
         "nacos.core.protocol.distro.data.verify_interval_ms",
         "nacos.core.protocol.distro.data.verify.intervalMs",
