@@ -37,7 +37,10 @@ pub enum Loaded {
 struct Asked {
     last: Option<Loaded>,
     under_way: bool,
+    /// When to ask again; while a request is under way, when to try another beside it.
     next: Millis,
+    /// How many requests have gone without an answer.
+    unanswered: u32,
     /// When it was last asked.
     asked: Millis,
 }
@@ -74,7 +77,7 @@ impl Load {
     pub fn relist(&mut self, peers: impl Iterator<Item = Address>, now: Millis) {
         let before = std::mem::take(&mut self.peers);
         let asked = |address: &Address| before.get(address).copied();
-        let fresh = Asked { last: None, under_way: false, next: now, asked: now };
+        let fresh = Asked { last: None, under_way: false, next: now, unanswered: 0, asked: now };
         self.peers = peers.map(|address| (address.clone(), asked(&address).unwrap_or(fresh))).collect();
     }
 
@@ -85,12 +88,15 @@ impl Load {
             self.again = Some(now);
         }
         let due = |asked: &Asked| match asked.last {
-            Some(Loaded::Merged) => again && now.since(asked.asked) > FRESH_MS,
+            Some(Loaded::Merged) => again && !asked.under_way && now.since(asked.asked) > FRESH_MS,
             _ => asked.next <= now,
         };
         let mut addresses = Vec::new();
-        for (address, asked) in self.peers.iter_mut().filter(|(_, asked)| !asked.under_way && due(asked)) {
-            (asked.under_way, asked.asked) = (true, now);
+        for (address, asked) in self.peers.iter_mut().filter(|(_, asked)| due(asked)) {
+            // A request can hang in a connection to a peer that has long been well again; a long answer may take its time.
+            let patience = PATIENCE_MS.checked_shl(asked.unanswered).unwrap_or(u64::MAX);
+            (asked.under_way, asked.asked, asked.next) = (true, now, now.plus(patience));
+            asked.unanswered = asked.unanswered.saturating_add(1);
             addresses.push(address.clone());
         }
         addresses
@@ -104,7 +110,8 @@ impl Load {
             }
             // Who doesn't answer once more has given its data before.
             let last = asked.last.filter(|last| *last == Loaded::Merged).unwrap_or(outcome);
-            *asked = Asked { last: Some(last), under_way: false, next: now.plus(RETRY_MS), ..*asked };
+            let next = now.plus(RETRY_MS);
+            *asked = Asked { last: Some(last), under_way: false, next, unanswered: 0, ..*asked };
         }
     }
 
@@ -151,8 +158,7 @@ impl Load {
     /// When something is to be done next after `now`, if no answer comes before.
     #[must_use]
     pub fn next(&self, now: Millis) -> Option<Millis> {
-        let tries =
-            self.peers.values().filter(|asked| !asked.under_way && asked.last != Some(Loaded::Merged));
+        let tries = self.peers.values().filter(|asked| asked.last != Some(Loaded::Merged));
         let ends = [SILENCE_MS, PATIENCE_MS].map(|ms| self.began.plus(ms));
         let ends_again =
             [self.merged_at, self.again].into_iter().flatten().map(|since| since.plus(PATIENCE_MS));
@@ -199,13 +205,24 @@ mod tests {
         load.answered(&address(1), Loaded::Merged, Millis(1_001));
         load.answered(&address(2), Loaded::Merged, Millis(1_001));
         assert!(!is_done(&mut load, 3_999));
-        assert_eq!(load.take(Millis(4_000)), [address(1), address(2)]);
+        assert_eq!(load.take(Millis(4_000)), [address(1), address(2), address(3)]);
         load.answered(&address(1), Loaded::Merged, Millis(4_001));
         assert!(!is_done(&mut load, 4_001));
         assert_eq!(load.next(Millis(4_001)), Some(Millis(7_000)));
         load.answered(&address(2), Loaded::Failed, Millis(4_002));
         assert!(is_done(&mut load, 4_002));
         assert_eq!(load.merged().count(), 2);
+    }
+
+    #[test]
+    fn a_request_that_hangs_is_not_waited_for_where_the_peer_answers_another() {
+        let mut load = load(1);
+        assert_eq!(load.take(Millis(3_999)), []);
+        assert_eq!((load.next(Millis(3_999)), load.take(Millis(4_000)).len()), (Some(Millis(4_000)), 1));
+        assert_eq!(load.take(Millis(9_999)), []);
+        assert_eq!(load.take(Millis(10_000)).len(), 1);
+        load.answered(&address(1), Loaded::Merged, Millis(10_100));
+        assert!(is_done(&mut load, 10_100));
     }
 
     #[test]

@@ -231,9 +231,11 @@ impl Merging<'_> {
             } else if is_contradicted(&told, &known, self.now) {
                 let stamp = self.draft.local_stamp();
                 if told.written > known.written() {
-                    // Of a later description than is known here: the known one is better than none.
+                    // Of a later description than is known here. The known one is better than none, and older than any
+                    // that was written after the removal.
                     let mut anew = known.copy();
                     anew.set_stamp(stamp);
+                    anew.set_written(told.written + 1);
                     self.draft.put_stamped(anew);
                 } else {
                     self.draft.mark(&known, Mark { stamp, ..mark });
@@ -252,11 +254,15 @@ impl Merging<'_> {
     }
 }
 
-/// Whether a later beat is known than to whoever removed it for its silence, and it isn't silent for too long here. What
-/// a copy knows of beats is younger than the truth by as much as the news took, which says nothing.
+/// Whether it has beaten since it is said to have gone: later than whoever removed it for its silence knew of, or after
+/// somebody else removed it, which then was an earlier life of it, whatever the clocks of those who wrote that show. What a
+/// copy knows of beats is younger than the truth by as much as the news took, which says nothing.
 fn is_contradicted(told: &Gone, known: &Instance, now: Millis) -> bool {
-    let Cause::Silent { last_beat } = told.cause else { return false };
-    known.last_beat() > last_beat.plus(NEWS_MS) && !known.is_overdue(now)
+    let last_known = match told.cause {
+        Cause::Silent { last_beat } => last_beat,
+        Cause::Left => told.at,
+    };
+    known.last_beat() > last_known.plus(NEWS_MS) && !known.is_overdue(now)
 }
 
 /// One list of a 1.x member under way.

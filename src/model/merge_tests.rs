@@ -250,6 +250,23 @@ fn the_later_beat_counts_whoever_wins() {
     assert!(!node.service().hear_beat(&key("c"), NOW));
 }
 
+#[test]
+fn who_beats_after_it_has_left_lives_again_whatever_the_clocks_show() {
+    for (left_ms, lives) in [(1_000, false), (4_001, true)] {
+        let node = Node::new(1_000);
+        node.merge(vec![alive("a", 5)], true);
+        let told = Entry::Gone(Gone::of(&key("a"), 9, NOW.minus(left_ms), Cause::Left));
+        let merged = Merged { changed: true, refuted: lives, ..MERGED };
+        assert_eq!(node.merge(vec![told], false), merged, "{left_ms}");
+        assert_eq!(node.service().state().len(), usize::from(lives));
+        if lives {
+            let mut later = instance("a", 11);
+            later.weight = 2.0;
+            assert!(node.merge(vec![Entry::Alive(later)], false).changed, "what was written since is newer");
+        }
+    }
+}
+
 /// Two nodes with the same instance; the second one's clock is ahead, and it finds the instance ill.
 fn healthy_and_ill() -> (Node, Node) {
     let (one, other) = (Node::new(1_000_000), Node::new(2_000_000));

@@ -257,6 +257,7 @@ impl Judge {
         let is_witness = |witness: &NodeId| {
             *witness != node
                 && self.watched[*witness].showings[instance].since < started.saturating_sub(SECOND)
+                && self.watched[*witness].showings[instance].version >= fact.first_version
                 && scene.reach.serving(*witness) < started.saturating_sub(SECOND)
                 && scene.reach.links_clear(node, *witness) < started
                 && self.members.contains(witness)
@@ -302,14 +303,24 @@ impl Judge {
         let before = std::mem::replace(&mut showing.version, is.version);
         showing.since = scene.now;
         let gone = std::mem::replace(&mut self.gone[is.instance], NEVER);
-        // One that is dead may be taken for it too early, and be corrected.
+        // One that is dead may be taken for it too early, and be corrected. Of one that has left a node must have heard.
         let due = fact.silent_since() + scene.fleet.specs[is.instance].delete_ms * 1_000;
-        if matches!(fact.will, Will::Left(..)) || fact.is_unwanted() && scene.now > due {
+        let is_over = match fact.will {
+            Will::Left(at, by) => {
+                let heard = scene.reach.clear(node, by);
+                heard <= at && self.watched[by].started < at || scene.now > heard.saturating_add(10 * SECOND)
+            }
+            _ => fact.is_unwanted() && scene.now > due,
+        };
+        if is_over {
             let (instance, will) = (is.instance, fact.will);
             if went > fact.last_birth {
                 let text = format!("{node} shows {instance} again, gone since {went}, {will:?}");
                 self.accuse(scene.now, "risen", Some(service), text);
-            } else if gone != NEVER && gone > fact.last_birth && self.watched[node].begun < scene.now {
+            } else if gone > fact.last_birth
+                && scene.now > gone.saturating_add(5 * SECOND)
+                && self.watched[node].begun < scene.now
+            {
                 let text = format!("{node} shows {instance}, which nobody showed since {gone}, {will:?}");
                 self.accuse(scene.now, "risen", Some(service), text);
             }
@@ -434,7 +445,8 @@ impl Judge {
     fn look_for_late(&mut self, scene: Scene<'_>, instance: usize) {
         let (fact, spec, now) = (&scene.truth.facts[instance], &scene.fleet.specs[instance], scene.now);
         let service = spec.service;
-        if fact.born == NEVER || !fact.has_beaten(spec, 10 * SECOND, now, |_| true) {
+        let beats = fact.born != NEVER && fact.has_beaten(spec, 10 * SECOND, now, |_| true);
+        if !beats || self.is_too_brisk(scene, spec) {
             return;
         }
         let calm = self.calm_since(now);
