@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nacre::{
     base::clock::Millis,
-    cluster::MemberReport,
+    cluster::{Address, MemberReport},
     distro::{
         documents::{Beats, Silences},
         load::Loaded,
@@ -110,8 +110,8 @@ pub enum Call {
     Load,
     /// GET datum, of a beat that was passed on for what isn't known.
     Fetch(ServiceKey),
-    /// PUT datum.
-    Push(Vec<Datum>),
+    /// PUT datum; and the members that the sender can't reach.
+    Push { data: Vec<Datum>, unreached: Vec<Address> },
     /// PUT verify.
     Verify { ring: Vec<String>, root: u64, beats: Arc<Beats> },
     /// PUT keys.

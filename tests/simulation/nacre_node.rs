@@ -239,7 +239,7 @@ impl NacreNode {
                     stamps.push(Some(state.highest_stamp));
                     data.push(Datum::of(&item.key, &state, item.newer_than, at.now));
                 }
-                (Call::Push(data), PEER_LIMIT_MS)
+                (Call::Push { data, unreached: self.view.unreached().cloned().collect() }, PEER_LIMIT_MS)
             }
             core::Call::Verify { view, root, beats } => {
                 (Call::Verify { ring: texts(&view), root, beats: Arc::new(beats) }, PEER_LIMIT_MS)
@@ -249,7 +249,11 @@ impl NacreNode {
                 let services: Vec<_> = keys.iter().filter_map(|key| self.registry.get(key.place())).collect();
                 (Call::Ask(silence::silent_of(&services, at.now)), PEER_LIMIT_MS)
             }
-            core::Call::Checksums(_) | core::Call::Pull(_) => return,
+            // Of a member that hasn't shown itself yet; all are Nacre.
+            core::Call::Checksums(_) | core::Call::Pull(_) => {
+                let actions = self.core.answered(id, core::Answer::Failed, &self.lists, at.now);
+                return self.act(actions, at, out);
+            }
         };
         self.call(to, call, limit_ms, Pending::Core { id, to, stamps }, out);
     }
@@ -364,9 +368,16 @@ impl NacreNode {
                 let service = self.registry.get(key.place());
                 Answer::Fetched(service.map(|service| Datum::of(&key, &service.state(), None, now)))
             }
-            Call::Push(data) => {
+            Call::Push { data, unreached } => {
                 for datum in &data {
                     self.merge(Some(from), datum, now);
+                }
+                for to in &unreached {
+                    let stamps = data.iter().filter_map(|datum| {
+                        let service = self.registry.get(datum.key.place())?;
+                        Some((datum.key.clone(), service.state().highest_stamp))
+                    });
+                    self.core.hand_on(to, stamps.collect::<Vec<_>>(), now);
                 }
                 Answer::Taken
             }
@@ -664,7 +675,7 @@ impl SimNode for NacreNode {
     fn describe(call: &Self::Call, _: &Fleet) -> String {
         match call {
             Call::Report(report) => format!("report {:?}", report.nacre.as_ref().map(|mark| &mark.slow)),
-            Call::Push(data) => {
+            Call::Push { data, .. } => {
                 let data = data.iter().map(|datum| format!(" [{} {}]", datum.key.name, datum.describe()));
                 format!("push{}", data.collect::<String>())
             }
@@ -686,7 +697,7 @@ impl SimNode for NacreNode {
     fn concerns(call: &Self::Call, fleet: &Fleet) -> Vec<usize> {
         let of = |key: &ServiceKey| fleet.service(&key.name);
         match call {
-            Call::Push(data) => data.iter().map(|datum| of(&datum.key)).collect(),
+            Call::Push { data, .. } => data.iter().map(|datum| of(&datum.key)).collect(),
             Call::Forward { request, .. } => vec![fleet.specs[request.instance].service],
             Call::Fetch(key) => vec![of(key)],
             Call::Ask(silences) => silences.iter().map(|(named, _)| of(&named.0)).collect(),
