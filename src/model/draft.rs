@@ -133,6 +133,7 @@ impl Draft {
         self.note_stamp(instance.stamp());
         let instance = Arc::new(instance);
         self.ephemeral.insert(Arc::clone(&instance));
+        stays_late(known, &instance);
         self.replaced.push((Arc::clone(known), instance));
     }
 
@@ -140,6 +141,7 @@ impl Draft {
         let instance = Arc::new(instance);
         let instances = if instance.ephemeral { &mut self.ephemeral } else { &mut self.persistent };
         if let Some(before) = instances.insert(Arc::clone(&instance)) {
+            stays_late(&before, &instance);
             self.replaced.push((before, instance));
         }
         self.touched.instances = true;
@@ -214,5 +216,12 @@ impl Draft {
     pub fn define(&mut self) -> &mut Definition {
         self.touched.definition = true;
         Arc::make_mut(&mut self.definition)
+    }
+}
+
+/// What is written anew without a later beat is as late as it was: its owner doesn't say so again at once.
+fn stays_late(before: &Instance, instance: &Instance) {
+    if before.is_late() && instance.last_beat() <= before.last_beat() {
+        instance.set_late(true);
     }
 }

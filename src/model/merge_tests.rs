@@ -267,6 +267,20 @@ fn who_beats_after_it_has_left_lives_again_whatever_the_clocks_show() {
     }
 }
 
+#[test]
+fn what_is_late_stays_late_when_its_health_is_told_and_not_when_it_beats() {
+    for (told_ms, late) in [(1_000, true), (0, false)] {
+        let node = Node::new(1_000);
+        node.merge(vec![alive("a", 5)], true);
+        node.service().state().ephemeral.iter().for_each(|instance| instance.set_late(true));
+        let mut ill = instance("a", 6);
+        ill.set_healthy(false);
+        ill.beat(NOW.minus(told_ms));
+        node.merge(vec![Entry::Alive(ill)], false);
+        assert!(node.service().state().ephemeral.iter().all(|instance| instance.is_late() == late));
+    }
+}
+
 /// Two nodes with the same instance; the second one's clock is ahead, and it finds the instance ill.
 fn healthy_and_ill() -> (Node, Node) {
     let (one, other) = (Node::new(1_000_000), Node::new(2_000_000));
