@@ -203,6 +203,9 @@ impl Client {
         match outcome {
             Ok(ClientAnswer::Done(by)) => {
                 self.errand = None;
+                if errand.wish != Wish::Beat {
+                    fact.written(now, by);
+                }
                 if errand.wish == Wish::Deregister {
                     fact.turn(Will::Left(now, by), now);
                 } else {

@@ -104,6 +104,8 @@ pub struct Judge {
     gone: Vec<At>,
     /// From when until when faults last.
     troubles: Vec<(At, At)>,
+    /// By how many milliseconds the wall clock of each node's process was off at its start.
+    clocks: Vec<i64>,
     /// When all faults have ended for good.
     healed: At,
     unequal_since: Vec<At>,
@@ -144,6 +146,7 @@ impl Judge {
             legacy_changed: vec![0; fleet.services.len()],
             gone: vec![NEVER; fleet.specs.len()],
             troubles,
+            clocks: vec![0; nodes],
             healed: plan.healed,
             unequal_since: vec![NEVER; fleet.services.len()],
             members: Vec::new(),
@@ -177,6 +180,21 @@ impl Judge {
         for instance in 0..self.gone.len() {
             self.note_gone(scene, instance);
         }
+    }
+
+    /// A process began with its wall clock so many milliseconds off.
+    pub fn has_clock(&mut self, node: NodeId, off_ms: i64) {
+        self.clocks[node] = off_ms;
+    }
+
+    /// Whether two nodes that didn't hear each other took the last two writes of an instance, and their clocks show them
+    /// in the other order: nobody can tell then.
+    fn is_undecidable(&self, scene: Scene<'_>, instance: usize) -> bool {
+        let [(before, one), (after, other)] = scene.truth.facts[instance].writes;
+        let apart_ms = i64::try_from(after.saturating_sub(before) / 1_000).unwrap_or(i64::MAX);
+        one != other
+            && scene.reach.clear(one, other) > before
+            && self.clocks[one] - self.clocks[other] > apart_ms - 20
     }
 
     /// A node has read this list.
@@ -312,7 +330,7 @@ impl Judge {
             }
             _ => fact.is_unwanted() && scene.now > due,
         };
-        if is_over {
+        if is_over && !self.is_undecidable(scene, is.instance) {
             let (instance, will) = (is.instance, fact.will);
             if went > fact.last_birth {
                 let text = format!("{node} shows {instance} again, gone since {went}, {will:?}");
@@ -337,7 +355,8 @@ impl Judge {
         self.note_gone(scene, instance);
         let (fact, spec) = (&scene.truth.facts[instance], &scene.fleet.specs[instance]);
         // What it showed was of a former life, or nobody can tell its silence in time.
-        if version < fact.first_version || self.is_too_brisk(scene, spec) {
+        let is_undecidable = self.is_undecidable(scene, instance);
+        if version < fact.first_version || self.is_too_brisk(scene, spec) || is_undecidable {
             return;
         }
         let span = spec.delete_ms * 1_000;
@@ -390,6 +409,9 @@ impl Judge {
     }
 
     fn accuse_older(&mut self, scene: Scene<'_>, node: NodeId, service: usize, before: u32, is: Seen) {
+        if self.is_undecidable(scene, is.instance) {
+            return;
+        }
         let text = format!("{node} showed version {before} of {}, and shows {} now", is.instance, is.version);
         self.accuse(scene.now, "older", Some(service), text);
     }
@@ -493,7 +515,7 @@ impl Judge {
             }
             let limit = if calm <= left { 2 * SECOND } else { 10 * SECOND };
             // Who applied it may have forgotten it since.
-            if self.watched[by].started > left {
+            if self.watched[by].started > left || self.is_undecidable(scene, instance) {
                 return;
             }
             let heard = scene.reach.clear(node, by).max(watched.members_since).max(left);

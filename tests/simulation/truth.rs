@@ -53,6 +53,8 @@ pub struct Fact {
     pub first_version: u32,
     /// The version that was last acknowledged, when, and by whom.
     pub acked: (u32, At, NodeId),
+    /// The last two writes that were acknowledged, older first: when, and by whom.
+    pub writes: [(At, NodeId); 2],
 }
 
 impl Default for Fact {
@@ -67,6 +69,7 @@ impl Default for Fact {
             version: 0,
             first_version: 0,
             acked: (0, 0, 0),
+            writes: [(0, 0); 2],
         }
     }
 }
@@ -81,6 +84,11 @@ impl Fact {
             self.acks.clear();
             self.born = NEVER;
         }
+    }
+
+    /// Notes that a node has acknowledged a write.
+    pub fn written(&mut self, now: At, by: NodeId) {
+        self.writes = [self.writes[1], (now, by)];
     }
 
     /// Notes an acknowledgement.

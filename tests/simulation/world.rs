@@ -321,6 +321,7 @@ impl<N: SimNode> World<N> {
         let (reading, members) = (self.hosts[node].reading(self.now), setup.members.clone());
         self.judged(|judge, scene| judge.process(scene, node));
         self.judge.has_read(self.now, node, &members);
+        self.judge.has_clock(node, self.hosts[node].skew_ms);
         self.hosts[node].members = members;
         self.hosts[node].node = Some(N::start(setup, reading));
         self.settle(node);
