@@ -109,12 +109,13 @@ impl Exchange {
     }
 
     async fn load(&self, to: &Address) -> Loaded {
+        let asked = self.at();
         let outcome = match self.peers.all_data(to).await {
             Ok(all) => {
                 if let Some(protocol) = all.nacre {
                     self.distro.0.cluster.shown_nacre(to, protocol);
                 }
-                self.take_all(to, &all.json)
+                self.take_all(to, &all.json, asked)
             }
             Err(error) => Err(error.into()),
         };
@@ -134,9 +135,12 @@ impl Exchange {
     }
 
     /// Takes all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
-    fn take_all(&self, from: &Address, body: &[u8]) -> Result<(), ExchangeError> {
-        let at = self.at();
-        let outcome = accept::take(self.registry(), batch::read(body, at)?, |_| Part::Collects, at.now);
+    ///
+    /// Here and below: the ages in an answer count from when it was `asked` for. It may have lain in the socket of a process
+    /// that stood still, and what has been dead for long would have beaten a moment ago.
+    fn take_all(&self, from: &Address, body: &[u8], asked: Reading) -> Result<(), ExchangeError> {
+        let (batch, now) = (batch::read(body, asked)?, self.at().now);
+        let outcome = accept::take(self.registry(), batch, |_| Part::Collects, now);
         self.distro.0.counts.note_outcome(&outcome);
         self.distro.note_outcome(from, &outcome);
         if outcome.faults().any(AcceptError::is_of_another_time) {
@@ -215,10 +219,11 @@ impl Exchange {
         if brought.is_some_and(|at| self.at().now.since(at) < Fetches::GOOD_MS) {
             return;
         }
+        let asked = self.at();
         let outcome = match self.peers.data(from, &[key::of(service.place())]).await {
             Ok(body) => {
-                let at = self.at();
-                batch::read(&body, at).map(|batch| self.distro.take(batch, at.now)).map_err(Into::into)
+                let now = self.at().now;
+                batch::read(&body, asked).map(|batch| self.distro.take(batch, now)).map_err(Into::into)
             }
             Err(error) => Err(ExchangeError::from(error)),
         };
@@ -241,10 +246,10 @@ impl Exchange {
 
     async fn ask(&self, to: &Address, keys: &[ServiceKey]) -> Result<Answer<ServiceKey>, ExchangeError> {
         let services: Vec<_> = keys.iter().filter_map(|key| self.registry().get(key.place())).collect();
-        let silent = silence::silent_of(&services, self.at().now);
-        let asked = Ask { source: self.own().to_owned(), silent };
+        let now = self.at().now;
+        let asked = Ask { source: self.own().to_owned(), silent: silence::silent_of(&services, now) };
         let heard: Heard = read(&self.peers.ask(to, body(&asked)).await?)?;
-        silence::take(self.registry(), &heard.beats, self.at().now);
+        silence::take(self.registry(), &heard.beats, now);
         Ok(Answer::Done)
     }
 
@@ -266,8 +271,9 @@ impl Exchange {
     /// Asks a member of 1.x for its lists; what it doesn't know any more has gone.
     async fn pull(&self, to: &Address, keys: Vec<ServiceKey>) -> Result<Answer<ServiceKey>, ExchangeError> {
         let texts: Vec<String> = keys.iter().map(|key| key::of(key.place())).collect();
+        let asked = self.at();
         let (body, at) = (self.peers.data(to, &texts).await?, self.at());
-        let outcome = self.distro.take(batch::read(&body, at)?, at.now);
+        let outcome = self.distro.take(batch::read(&body, asked)?, at.now);
         let known: BTreeSet<&ServiceKey> = outcome.taken.iter().map(|(key, _)| key).collect();
         for key in keys.iter().filter(|key| !known.contains(key)) {
             let refused = outcome.refused.iter().any(|(text, _)| *text == key::of(key.place()));

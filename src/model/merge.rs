@@ -193,7 +193,9 @@ impl Merging<'_> {
         let key = told.key();
         if let Some(known) = self.draft.ephemeral().get(&key).cloned() {
             let mark = known.mark();
-            known.hear_beat(told.last_beat());
+            if known.hear_beat(told.last_beat()) {
+                known.set_late(false);
+            }
             match newer(&Shown::Alive(&told, told.mark()), &Shown::Alive(&known, mark)) {
                 Ordering::Less => self.merged.ours_is_newer = true,
                 Ordering::Equal => {}
