@@ -234,7 +234,7 @@ impl NacreNode {
         }
         let place = key.place();
         if owner == Owner::Here && request.wish == Wish::Beat && !self.knows(place, request) {
-            let pending = Pending::Fetch { ticket, request };
+            let pending = Pending::Fetch { ticket, request, asked: at.now };
             self.call(from, Call::Fetch(key), 1_000, pending, out);
             return None;
         }

@@ -268,7 +268,8 @@ impl Judge {
         let fact = &scene.truth.facts[instance];
         let started = self.watched[node].started;
         let spec = &scene.fleet.specs[instance];
-        let beats = fact.has_beaten(spec, spec.delete_ms * 1_000, scene.now, |_| true);
+        let hears = |via| via == node || scene.reach.links_clear(node, via) < started;
+        let beats = fact.born < started && fact.has_beaten(spec, spec.delete_ms * 1_000, scene.now, hears);
         if !beats || self.watched[node].showings[instance].since != NEVER {
             return;
         }

@@ -61,11 +61,13 @@ pub enum Pending {
         id: u64,
         to: NodeId,
         stamps: Vec<Option<u64>>,
+        asked: Millis,
     },
     /// A beat that waits for the datum of the node that passed it on.
     Fetch {
         ticket: Ticket,
         request: ClientRequest,
+        asked: Millis,
     },
 }
 
@@ -255,7 +257,7 @@ impl NacreNode {
                 return self.act(actions, at, out);
             }
         };
-        self.call(to, call, limit_ms, Pending::Core { id, to, stamps }, out);
+        self.call(to, call, limit_ms, Pending::Core { id, to, stamps, asked: at.now }, out);
     }
 
     fn report(&mut self, at: Reading, out: &mut OutboxOf<Self>) {
@@ -299,12 +301,12 @@ impl NacreNode {
         self.epoch + Duration::from_millis(now.0 - (1 << 40))
     }
 
-    /// Merges what `from` sent.
-    fn merge(&mut self, from: Option<NodeId>, datum: &Datum, now: Millis) {
+    /// Merges what `from` sent; its ages count from `told_at`.
+    fn merge(&mut self, from: Option<NodeId>, datum: &Datum, told_at: Millis, now: Millis) {
         let place = datum.key.place();
         let judges = now.since(self.moved) > takeover::GRACE_MS
             && mapper::owner(&self.view, place.name) == Owner::Here;
-        let merged = self.registry.merge(place, datum.entries(now), datum.is_complete, judges, now);
+        let merged = self.registry.merge(place, datum.entries(told_at), datum.is_complete, judges, now);
         let merged = merged.unwrap();
         if merged.ours_is_newer
             && let Some(from) = from
@@ -370,7 +372,7 @@ impl NacreNode {
             }
             Call::Push { data, unreached } => {
                 for datum in &data {
-                    self.merge(Some(from), datum, now);
+                    self.merge(Some(from), datum, now, now);
                 }
                 for to in &unreached {
                     let stamps = data.iter().filter_map(|datum| {
@@ -411,18 +413,16 @@ impl NacreNode {
     fn core_answered(
         &mut self,
         at: Reading,
-        id: u64,
-        to: NodeId,
+        (to, asked): (NodeId, Millis),
         stamps: Vec<Option<u64>>,
         outcome: Result<Answer, CallFault>,
     ) -> core::Answer<ServiceKey> {
-        let _ = id;
         match outcome {
             Ok(answer @ (Answer::All(_) | Answer::NotNow(_) | Answer::Forbidden)) => {
                 if let Answer::All(data) = &answer {
                     self.roster.shown_nacre(&address(to), 1);
                     for datum in data {
-                        self.merge(Some(to), datum, at.now);
+                        self.merge(Some(to), datum, asked, at.now);
                     }
                 }
                 if let Answer::NotNow(refusal::State::Starting) = answer {
@@ -437,7 +437,7 @@ impl NacreNode {
             }
             Ok(Answer::Wanted(keys)) => core::Answer::Wanted(keys),
             Ok(Answer::Heard(silences)) => {
-                silence::take(&self.registry, &silences, at.now);
+                silence::take(&self.registry, &silences, asked);
                 core::Answer::Done
             }
             Ok(_) | Err(CallFault::TimedOut) => core::Answer::Failed,
@@ -554,14 +554,14 @@ impl SimNode for NacreNode {
                 drives = outcome.is_err() || passed.request.wish != Wish::Beat;
                 self.forwarded(at, id, passed, outcome, out);
             }
-            Pending::Fetch { ticket, request } => {
+            Pending::Fetch { ticket, request, asked } => {
                 if let Ok(Answer::Fetched(Some(datum))) = outcome {
-                    self.merge(None, &datum, at.now);
+                    self.merge(None, &datum, asked, at.now);
                 }
                 let answer = self.apply(at, request);
                 out.answers.push((ticket, Answer::Told(answer)));
             }
-            Pending::Core { id, to, stamps } => {
+            Pending::Core { id, to, stamps, asked } => {
                 if matches!(outcome, Err(CallFault::Refused | CallFault::Closed)) {
                     self.roster.refused(&address(to), at.now);
                     self.review(at);
@@ -569,7 +569,7 @@ impl SimNode for NacreNode {
                     self.roster.answered(&address(to), at.now);
                     self.review(at);
                 }
-                let answer = self.core_answered(at, id, to, stamps, outcome);
+                let answer = self.core_answered(at, (to, asked), stamps, outcome);
                 let actions = self.core.answered(id, answer, &self.lists, at.now);
                 self.act(actions, at, out);
             }
