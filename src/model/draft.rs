@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{
     Definition, Instance, InstanceKey, Instances, State,
     gone::{Cause, Gone, Tombstones},
-    instance::{HIGHEST_STAMP, Mark},
+    instance::{HIGHEST_STAMP, Mark, SAME_BEAT_MS},
 };
 use crate::base::clock::Millis;
 
@@ -221,7 +221,7 @@ impl Draft {
 
 /// What is written anew without a later beat is as late as it was: its owner doesn't say so again at once.
 fn stays_late(before: &Instance, instance: &Instance) {
-    if before.is_late() && instance.last_beat() <= before.last_beat() {
+    if before.is_late() && instance.last_beat() < before.last_beat().plus(SAME_BEAT_MS) {
         instance.set_late(true);
     }
 }

@@ -269,7 +269,7 @@ fn who_beats_after_it_has_left_lives_again_whatever_the_clocks_show() {
 
 #[test]
 fn what_is_late_stays_late_when_its_health_is_told_and_not_when_it_beats() {
-    for (told_ms, late) in [(1_000, true), (0, false)] {
+    for (told_ms, late) in [(1_000, true), (999, true), (0, false)] {
         let node = Node::new(1_000);
         node.merge(vec![alive("a", 5)], true);
         node.service().state().ephemeral.iter().for_each(|instance| instance.set_late(true));
