@@ -377,7 +377,9 @@ impl Judge {
         }
         if was.healthy && !is.healthy {
             let spec = &scene.fleet.specs[is.instance];
-            if was.version < fact.first_version || self.is_split(scene, service) {
+            // One with short time-outs turns ill while its beats wait for a hung owner.
+            let is_brisk = spec.unhealthy_ms <= 10_000 && self.calm_since(scene.now) == NEVER;
+            if was.version < fact.first_version || self.is_split(scene, service) || is_brisk {
                 return;
             }
             let span = spec.unhealthy_ms * 1_000;
