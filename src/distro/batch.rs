@@ -61,6 +61,15 @@ pub type Read = (String, Result<Datum, AcceptError>);
 /// # Errors
 /// The body isn't a JSON object.
 pub fn read(body: &[u8], at: Reading) -> Result<Vec<Read>, serde_json::Error> {
+    read_answer(body, at, at)
+}
+
+/// The same of an answer to what was `asked` for then. It may have lain in the socket of a process that stood still: what is
+/// there beat no later than its age before it was asked for, what is gone went no later than its age ago.
+///
+/// # Errors
+/// The body isn't a JSON object.
+pub fn read_answer(body: &[u8], asked: Reading, at: Reading) -> Result<Vec<Read>, serde_json::Error> {
     let Keys(keys) = serde_json::from_slice(body)?;
     let mut read: Vec<Read> = Vec::with_capacity(keys.len());
     let mut places = HashMap::with_capacity(keys.len());
@@ -68,7 +77,7 @@ pub fn read(body: &[u8], at: Reading) -> Result<Vec<Read>, serde_json::Error> {
         let datum = match key::read(&key) {
             Key::Other => continue,
             Key::Broken => Err(AcceptError::Key(key.clone())),
-            Key::List(place) => read_datum(&key, place, raw, at),
+            Key::List(place) => read_datum(&key, place, raw, asked, at),
         };
         match places.get(&key) {
             Some(&place) => read[place] = (key, datum),
@@ -134,7 +143,13 @@ struct WireGone<'a> {
     beat_age: Scalar<'a>,
 }
 
-fn read_datum(key: &str, place: Place<'_>, raw: &RawValue, at: Reading) -> Result<Datum, AcceptError> {
+fn read_datum(
+    key: &str,
+    place: Place<'_>,
+    raw: &RawValue,
+    asked: Reading,
+    at: Reading,
+) -> Result<Datum, AcceptError> {
     let unreadable = |what| AcceptError::Unreadable(place.to_key(), what);
     let fields = jackson::fields(raw.get(), |fields: &mut Fields<'_>, name, value| match name {
         "key" => fields.key = value,
@@ -159,7 +174,7 @@ fn read_datum(key: &str, place: Place<'_>, raw: &RawValue, at: Reading) -> Resul
     let service = place.to_key();
     let Some(beside) = fields.nacre.raw() else {
         let instances = list.into_iter().filter_map(|raw| {
-            let read = read_instance(raw).and_then(|wire| wire.into_instance(place.name, at));
+            let read = read_instance(raw).and_then(|wire| wire.into_instance(place.name, asked));
             kept(read, &mut refused)
         });
         let content = Content::List(instances.collect());
@@ -175,7 +190,7 @@ fn read_datum(key: &str, place: Place<'_>, raw: &RawValue, at: Reading) -> Resul
     let gone = elements(beside.gone).ok_or_else(|| unreadable("gone"))?;
     let mut entries = Vec::with_capacity(list.len() + gone.len());
     for raw in list {
-        let read = read_instance(raw).and_then(|wire| wire.into_stamped(place.name, at));
+        let read = read_instance(raw).and_then(|wire| wire.into_stamped(place.name, asked));
         entries.extend(kept(read, &mut refused).map(Entry::Alive));
     }
     for raw in gone {

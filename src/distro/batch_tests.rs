@@ -321,3 +321,15 @@ proptest! {
         let _ = read(&bytes, AT);
     }
 }
+
+#[test]
+fn ages_of_an_answer_are_never_too_young() {
+    let entry = r#"KEY":{"key":"KEY","value":{"instanceList":[{"ip":"a","port":1,"nacreStamp":5,"nacreAge":3}]},"nacre":{"gone":[{"ip":"b","port":1,"stamp":6,"age":7}]}}"#;
+    let key = "com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s";
+    let body = format!("{{\"{}}}", entry.replace("KEY", key));
+    let asked = Reading { now: AT.now.minus(20_000), wall_ms: AT.wall_ms - 20_000 };
+    let (_, datum) = read_answer(body.as_bytes(), asked, AT).unwrap().remove(0);
+    let Content::Entries { entries, .. } = datum.unwrap().content else { panic!("a Nacre member's") };
+    let [Entry::Alive(alive), Entry::Gone(gone)] = &entries[..] else { panic!("{entries:?}") };
+    assert_eq!((alive.last_beat(), gone.at), (AT.now.minus(20_003), AT.now.minus(7)));
+}

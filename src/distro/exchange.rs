@@ -136,11 +136,11 @@ impl Exchange {
 
     /// Takes all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
     ///
-    /// Here and below: the ages in an answer count from when it was `asked` for. It may have lain in the socket of a process
-    /// that stood still, and what has been dead for long would have beaten a moment ago.
+    /// `asked`: when it was asked for, here and below.
     fn take_all(&self, from: &Address, body: &[u8], asked: Reading) -> Result<(), ExchangeError> {
-        let (batch, now) = (batch::read(body, asked)?, self.at().now);
-        let outcome = accept::take(self.registry(), batch, |_| Part::Collects, now);
+        let at = self.at();
+        let batch = batch::read_answer(body, asked, at)?;
+        let outcome = accept::take(self.registry(), batch, |_| Part::Collects, at.now);
         self.distro.0.counts.note_outcome(&outcome);
         self.distro.note_outcome(from, &outcome);
         if outcome.faults().any(AcceptError::is_of_another_time) {
@@ -222,8 +222,9 @@ impl Exchange {
         let asked = self.at();
         let outcome = match self.peers.data(from, &[key::of(service.place())]).await {
             Ok(body) => {
-                let now = self.at().now;
-                batch::read(&body, asked).map(|batch| self.distro.take(batch, now)).map_err(Into::into)
+                let at = self.at();
+                let batch = batch::read_answer(&body, asked, at);
+                batch.map(|batch| self.distro.take(batch, at.now)).map_err(Into::into)
             }
             Err(error) => Err(ExchangeError::from(error)),
         };
@@ -273,7 +274,7 @@ impl Exchange {
         let texts: Vec<String> = keys.iter().map(|key| key::of(key.place())).collect();
         let asked = self.at();
         let (body, at) = (self.peers.data(to, &texts).await?, self.at());
-        let outcome = self.distro.take(batch::read(&body, asked)?, at.now);
+        let outcome = self.distro.take(batch::read_answer(&body, asked, at)?, at.now);
         let known: BTreeSet<&ServiceKey> = outcome.taken.iter().map(|(key, _)| key).collect();
         for key in keys.iter().filter(|key| !known.contains(key)) {
             let refused = outcome.refused.iter().any(|(text, _)| *text == key::of(key.place()));

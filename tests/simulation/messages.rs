@@ -61,12 +61,12 @@ impl Datum {
         Self { key: key.clone(), told: Arc::new(told.collect()), is_complete: newer_than.is_none() }
     }
 
-    /// The same on the receiver's clock.
-    pub fn entries(&self, now: Millis) -> Vec<Entry> {
+    /// The same on the receiver's clock; ages of beats count from when they were `asked` for.
+    pub fn entries(&self, asked: Millis, now: Millis) -> Vec<Entry> {
         let entry = |told: &Told| match told {
             Told::Alive { instance, age_ms } => {
                 let copy = instance.copy();
-                copy.beat(now.minus(*age_ms));
+                copy.beat(asked.minus(*age_ms));
                 Entry::Alive(copy)
             }
             Told::Gone { gone, age_ms, silent_ms } => {

@@ -306,7 +306,7 @@ impl NacreNode {
         let place = datum.key.place();
         let judges = now.since(self.moved) > takeover::GRACE_MS
             && mapper::owner(&self.view, place.name) == Owner::Here;
-        let merged = self.registry.merge(place, datum.entries(told_at), datum.is_complete, judges, now);
+        let merged = self.registry.merge(place, datum.entries(told_at, now), datum.is_complete, judges, now);
         let merged = merged.unwrap();
         if merged.ours_is_newer
             && let Some(from) = from
