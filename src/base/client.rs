@@ -214,13 +214,13 @@ async fn collect(answer: Response<Incoming>, max: usize) -> Result<Response<Byte
 }
 
 /// What a failed attempt means.
+///
+/// Where there was no connection, `exchange` is that of one which the pool gave out before and found closed.
 fn reason(error: legacy::Error, exchange: &Exchange) -> CallError {
-    if exchange.has_begun() {
-        return CallError::Broken(error.into());
-    }
     match error.source().and_then(|source| source.downcast_ref()) {
         Some(ConnectError::TimedOut) => CallError::TimedOut,
         Some(ConnectError::Failed(cause)) => failed(cause),
+        None if exchange.has_begun() => CallError::Broken(error.into()),
         None => CallError::Closed,
     }
 }

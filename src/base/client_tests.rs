@@ -152,6 +152,36 @@ async fn when_the_server_has_ended_the_last_attempt_tells() {
     assert!(matches!(call(&client, &to).await, Err(CallError::Refused(_))));
 }
 
+/// The pool may give out a connection in the moment of its closing; the answer that it had brought before is not the
+/// beginning of this one's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_that_ends_in_the_moment_of_a_call_is_gone_and_not_broken() {
+    for _ in 0..500 {
+        let (listener, to) = listen().await;
+        let (ends, end) = tokio::sync::oneshot::channel::<()>();
+        let server = tokio::spawn(async move {
+            let mut stream = listener.accept().await.unwrap().0;
+            head(&mut stream).await;
+            stream.write_all(OK.as_bytes()).await.unwrap();
+            let _ = end.await;
+            drop((listener, stream));
+        });
+        let client = Client::new(ClientSettings::default());
+        assert_eq!(call(&client, &to).await.unwrap().body(), "ok");
+        let calls = (0..8).map(|_| {
+            let (client, to) = (client.clone(), to.clone());
+            tokio::spawn(async move { call(&client, &to).await })
+        });
+        let calls: Vec<_> = calls.collect();
+        ends.send(()).unwrap();
+        for called in calls {
+            let error = called.await.unwrap().unwrap_err();
+            assert!(matches!(error, CallError::Refused(_) | CallError::Closed), "{error:?}");
+        }
+        server.await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn answers_that_are_cut_or_nonsense_are_broken() {
     for broken in [
