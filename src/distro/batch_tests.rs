@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Content, Datum, read};
+use super::{Content, Datum, read, read_answer};
 use crate::{
     base::clock::{Millis, Reading},
     distro::{
