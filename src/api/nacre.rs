@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::{
     Api, V1Call, body, distro, peers,
     reply::{Refusal, Reply},
-    routes::Outcome,
+    routes::{Outcome, Pending},
 };
 use crate::{
     cluster::Address,
     distro::{
         Distro,
         documents::{Ask, Keys, Verify},
+        exchange::Exchange,
     },
 };
 
@@ -27,9 +28,14 @@ pub fn keys(api: &Api, call: &V1Call) -> Outcome {
     answer(api, call, Distro::keys)
 }
 
-/// PUT ask: an owner asks for younger beats of silent instances.
-pub fn ask(api: &Api, call: &V1Call) -> Outcome {
-    answer(api, call, |distro, asked| distro.heard(&asked))
+/// PUT ask: an owner asks for younger beats of silent instances; waits where others are to be asked, too.
+pub fn ask(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
+    let (distro, asked) = read::<Ask>(api, call)?;
+    if asked.unreached.is_empty() {
+        return Ok(Pending::Done(Reply::json(&distro.heard(&asked))));
+    }
+    let exchange = Exchange { distro: distro.clone(), peers: api.peers.clone() };
+    Ok(Pending::Later(Box::pin(async move { Ok(Reply::json(&exchange.heard(&asked).await)) })))
 }
 
 /// A document that names the member it comes from.
@@ -60,10 +66,19 @@ fn answer<'a, Q: Deserialize<'a> + Sourced, A: Serialize>(
     call: &'a V1Call,
     answer: impl FnOnce(&Distro, Q) -> A,
 ) -> Outcome {
+    let (distro, asked) = read(api, call)?;
+    Ok(Reply::json(&answer(distro, asked)))
+}
+
+/// What another member asks, and the protocol that knows the answer.
+fn read<'a, 'c, Q: Deserialize<'c> + Sourced>(
+    api: &'a Api,
+    call: &'c V1Call,
+) -> Result<(&'a Distro, Q), Refusal> {
     let Some(distro) = distro::at_work(api)? else {
         return Err(Refusal::forbidden("this server has no members beside it"));
     };
     let asked: Q = body::json(call).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
     peers::check_listed(&api.cluster.view_guard(), &Address::new(asked.source()))?;
-    Ok(Reply::json(&answer(distro, asked)))
+    Ok((distro, asked))
 }

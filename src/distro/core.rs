@@ -285,16 +285,14 @@ impl<D: Data> Core<D> {
         }
     }
 
-    /// A peer has sent these keys, whose highest stamps here are these, and can't reach another: this node hands them on,
-    /// if it reaches it. Only what isn't known to be there: members that hand on to each other in a ring come to an end.
+    /// A peer has sent these keys, whose data have these fingerprints here, and can't reach another: this node hands them on, if it
+    /// reaches it. Nothing twice: members that hand on to each other in a ring come to an end.
     pub fn hand_on(&mut self, to: &Address, keys: impl IntoIterator<Item = (D::Key, u64)>, now: Millis) {
         let pace = self.pace();
         let Some(line) = self.lines.get_mut(to) else { return };
         if self.view.peer(to).is_some_and(Peer::is_nacre_at_work) {
-            for (key, stamp) in keys {
-                if !line.outbox.has(&key, stamp) {
-                    line.outbox.put(&key, true, now, pace);
-                }
+            for (key, fingerprint) in keys {
+                line.outbox.hand_on(&key, fingerprint, now, pace);
             }
         }
     }

@@ -249,16 +249,20 @@ fn what_waits_for_a_peer_that_is_gone_goes_to_the_others_and_they_hand_it_on() {
     assert_eq!(said(&core.poll(&data, Millis(100))), ["10.0.0.3:8848 push 7>Some(9)"]);
     // The one who gets it, and reaches that peer.
     let mut other = serving(vec![nacre(2, up), nacre(3, up)]);
-    other.hand_on(&address(2), [(7, 9)], Millis(0));
+    other.hand_on(&address(2), [(7, 0xa)], Millis(0));
     let actions = other.poll(&data, Millis(0));
     assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None"]);
-    other.hand_on(&address(2), [(7, 10)], Millis(1));
+    other.hand_on(&address(2), [(7, 0xb)], Millis(1));
     other.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(9)])), &data, Millis(2));
     let actions = other.poll(&data, Millis(100));
-    assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None"], "newer than what was under way");
-    other.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(10)])), &data, Millis(101));
-    other.hand_on(&address(2), [(7, 10)], Millis(200));
-    other.hand_on(&address(4), [(7, 11)], Millis(200));
+    assert_eq!(
+        said(&actions),
+        ["10.0.0.2:8848 push 7>None"],
+        "other than what was under way, whatever its stamp"
+    );
+    other.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(9)])), &data, Millis(101));
+    other.hand_on(&address(2), [(7, 0xb)], Millis(200));
+    other.hand_on(&address(4), [(7, 0xc)], Millis(200));
     assert!(other.poll(&data, Millis(300)).is_empty(), "it has it, and nobody else is a member");
 }
 

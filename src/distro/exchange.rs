@@ -3,9 +3,11 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::StatusCode;
 
 use super::{
@@ -27,9 +29,12 @@ use crate::{
         clock::{Millis, Reading},
         json,
     },
-    cluster::{Address, Evidence, PeerError, Peers, View},
+    cluster::{Address, Evidence, Peer, PeerError, Peers, View, peer::MOST_UNREACHED},
     model::{Registry, ServiceKey},
 };
+
+/// How long the question of a member waits for those that it can't ask itself. It waits for 3 s in all.
+const HAND_ON: Duration = Duration::from_millis(1_500);
 
 /// A call that came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -247,11 +252,34 @@ impl Exchange {
 
     async fn ask(&self, to: &Address, keys: &[ServiceKey]) -> Result<Answer<ServiceKey>, ExchangeError> {
         let services: Vec<_> = keys.iter().filter_map(|key| self.registry().get(key.place())).collect();
-        let now = self.at().now;
-        let asked = Ask { source: self.own().to_owned(), silent: silence::silent_of(&services, now) };
-        let heard: Heard = read(&self.peers.ask(to, body(&asked)).await?)?;
-        silence::take(self.registry(), &heard.beats, now);
+        let (view, silent) = (self.distro.0.cluster.view(), silence::silent_of(&services, self.at().now));
+        let unreached = view.unreached().take(MOST_UNREACHED).map(ToString::to_string).collect();
+        self.ask_of(to, &Ask { source: self.own().to_owned(), silent, unreached }).await?;
         Ok(Answer::Done)
+    }
+
+    async fn ask_of(&self, to: &Address, asked: &Ask) -> Result<(), ExchangeError> {
+        let now = self.at().now;
+        let heard: Heard = read(&self.peers.ask(to, body(asked)).await?)?;
+        silence::take(self.registry(), &heard.beats, now);
+        Ok(())
+    }
+
+    /// An owner asks whether younger beats are known here, or to those that it can't reach and this node can: while one
+    /// reaches another by one way only, both take themselves for the owner, and the beats come to either.
+    pub async fn heard(&self, asked: &Ask) -> Heard {
+        let view = self.distro.0.cluster.view();
+        let unreached = asked.unreached.iter().take(MOST_UNREACHED).map(|address| Address::new(address));
+        let reached = unreached.filter(|address| view.peer(address).is_some_and(Peer::is_nacre_at_work));
+        let handed_on =
+            Ask { source: self.own().to_owned(), silent: asked.silent.clone(), unreached: Vec::new() };
+        let asking = reached.map(|to| {
+            let handed_on = &handed_on;
+            async move { tokio::time::timeout(HAND_ON, self.ask_of(&to, handed_on)).await }
+        });
+        // Who doesn't answer knows nothing.
+        join_all(asking).await;
+        self.distro.heard(asked)
     }
 
     async fn checksums(
@@ -363,11 +391,9 @@ impl Distro {
         if to.is_empty() {
             return;
         }
-        let stamped = |key: &ServiceKey| {
-            let state = self.0.lists.0.get(key.place())?.state();
-            Some((key.clone(), state.highest_stamp))
-        };
-        let taken: Vec<_> = outcome.taken.iter().filter_map(|(key, _)| stamped(key)).collect();
+        let known =
+            |key: &ServiceKey| Some((key.clone(), self.0.lists.0.get(key.place())?.state().fingerprint()));
+        let taken: Vec<_> = outcome.taken.iter().filter_map(|(key, _)| known(key)).collect();
         let mut core = self.0.core.lock();
         to.iter().for_each(|to| core.hand_on(to, taken.iter().cloned(), now));
         drop(core);

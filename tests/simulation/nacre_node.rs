@@ -375,11 +375,11 @@ impl NacreNode {
                     self.merge(Some(from), datum, now, now);
                 }
                 for to in &unreached {
-                    let stamps = data.iter().filter_map(|datum| {
+                    let known = data.iter().filter_map(|datum| {
                         let service = self.registry.get(datum.key.place())?;
-                        Some((datum.key.clone(), service.state().highest_stamp))
+                        Some((datum.key.clone(), service.state().fingerprint()))
                     });
-                    self.core.hand_on(to, stamps.collect::<Vec<_>>(), now);
+                    self.core.hand_on(to, known.collect::<Vec<_>>(), now);
                 }
                 Answer::Taken
             }
