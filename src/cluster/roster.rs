@@ -88,6 +88,10 @@ const LEAVING_MS: u64 = 500;
 const SILENT_MS: u64 = 8_000;
 /// Where nobody asked for the next report for that long beyond the interval, the node itself had stopped.
 const OWN_PAUSE_MS: u64 = 3_000;
+/// For so long what a Nacre member writes is taken after it was taken off the list: its own list may change a moment later, and
+/// it notices within a few reports that the others don't list it any more. Tombstones are kept much longer, so that nothing
+/// that went meanwhile comes back with it.
+pub const PARTING_MS: u64 = 10_000;
 /// Why a member that most call slow is DOWN.
 const CALLED_SLOW: &str = "most members call it slow";
 
@@ -100,6 +104,9 @@ pub struct Roster {
     disowned: bool,
     settings: RosterSettings,
     members: BTreeMap<Address, Seen>,
+    /// Nacre members that were taken off the list less than [`PARTING_MS`] ago, and when. Lists don't come faster than one a
+    /// second, so it holds some of them at most.
+    parting: BTreeMap<Address, Millis>,
     /// Members that don't answer this node's forwards in time.
     slow: Vec<Address>,
     persistent: u64,
@@ -110,9 +117,17 @@ impl Roster {
     /// A node that starts and has not been given a list yet. `own` is spelled as the list spells it.
     #[must_use]
     pub fn new(own: Address, settings: RosterSettings) -> Self {
-        let (members, slow) = (BTreeMap::new(), Vec::new());
-        let standing = Standing::Starting;
-        Self { own, standing, disowned: false, settings, members, slow, persistent: 0, asked: None }
+        Self {
+            own,
+            standing: Standing::Starting,
+            disowned: false,
+            settings,
+            members: BTreeMap::new(),
+            parting: BTreeMap::new(),
+            slow: Vec::new(),
+            persistent: 0,
+            asked: None,
+        }
     }
 
     /// The node itself.
@@ -132,7 +147,12 @@ impl Roster {
     /// Not listed: [`Standing::Removed`]. Listed again: [`Standing::Starting`], since others have gone on meanwhile.
     pub fn relist(&mut self, listed: &[Address], now: Millis) {
         let listed: BTreeSet<&Address> = listed.iter().collect();
-        self.members.retain(|address, _| listed.contains(address));
+        self.parting.retain(|address, _| !listed.contains(address));
+        for (address, member) in self.members.extract_if(.., |address, _| !listed.contains(address)) {
+            if member.nacre.is_some() {
+                self.parting.insert(address, now);
+            }
+        }
         for &address in listed.iter().filter(|address| **address != &self.own) {
             self.members.entry(address.clone()).or_insert_with(|| Seen::new(now));
         }
@@ -227,7 +247,8 @@ impl Roster {
         let rules = self.rules();
         let reports = self.members.values().filter(|member| !member.in_flight).map(|member| member.due);
         let silent = self.members.values().filter_map(|member| member.silent_at(rules));
-        reports.chain(silent).min()
+        let parting = self.parting.values().map(|since| since.plus(PARTING_MS));
+        reports.chain(silent).chain(parting).min()
     }
 
     /// Whether a member, for all that is known, refuses the reports of this node as those of a stranger.
@@ -351,7 +372,8 @@ impl Roster {
             self.members.iter().map(|(address, member)| peer(address, member, &slow)).collect();
         let mapping =
             if self.mapping_hindrance().is_none() { self.settings.mapping } else { Mapping::Modulo };
-        let view = View::new(self.own.clone(), self.standing, peers, mapping);
+        let view = View::new(self.own.clone(), self.standing, peers, mapping)
+            .with_parting(self.parting.keys().cloned().collect());
         if slow.contains(&self.own) { view.without_own() } else { view }
     }
 
@@ -448,6 +470,7 @@ impl Roster {
 
     /// Finds members that are silent for too long, unless it was the node itself that stood still.
     fn look(&mut self, now: Millis) {
+        self.parting.retain(|_, since| now.since(*since) < PARTING_MS);
         let asked = self.asked.replace(now);
         let longest = self.period_ms().saturating_add(OWN_PAUSE_MS);
         let (has_paused, rules) = (asked.is_some_and(|asked| now.since(asked) > longest), self.rules());

@@ -33,6 +33,9 @@ const HEARTBEAT_MS: u64 = 500;
 const ASK_MS: u64 = 3_000;
 /// A peer whose answer to that was no good is asked again after this, in milliseconds.
 const ASK_AGAIN_MS: u64 = 500;
+/// For so long a node that is no member any more goes on to bring the others what it wrote until then, in milliseconds; they
+/// take it for longer.
+const PARTING_MS: u64 = 5_000;
 /// Keys in one pull from a member of 1.x.
 const PULL_BATCH: usize = 1_000;
 
@@ -192,6 +195,8 @@ pub struct Core<D: Data> {
     load: Option<Load>,
     asks: BTreeMap<D::Key, Ask>,
     next_round: Millis,
+    /// Until when the others are brought what this node wrote while it was a member; nothing while it is one.
+    parts_until: Option<Millis>,
     driven: Option<Millis>,
     calls: BTreeMap<u64, (Address, UnderWay<D::Key>)>,
     last_id: u64,
@@ -208,6 +213,7 @@ impl<D: Data> Core<D> {
             load: None,
             asks: BTreeMap::new(),
             next_round: now.plus(rhythm.verify_ms),
+            parts_until: None,
             driven: None,
             calls: BTreeMap::new(),
             last_id: 0,
@@ -221,6 +227,7 @@ impl<D: Data> Core<D> {
         let before = std::mem::replace(&mut self.view, view);
         let view = Arc::clone(&self.view);
         self.lines.retain(|address, _| view.peer(address).is_some());
+        self.part(before.standing, now);
         self.send_round(&before, now);
         for peer in &view.peers {
             let line = self.lines.entry(peer.address.clone()).or_insert_with(Line::new);
@@ -243,13 +250,30 @@ impl<D: Data> Core<D> {
             },
             Standing::Removed | Standing::Alone => {
                 self.load = None;
-                self.lines.clear();
                 self.asks.clear();
+                if self.parts_until.is_none() {
+                    self.lines.clear();
+                }
             }
             Standing::Serving | Standing::Leaving => self.load = None,
         }
         for ask in self.asks.values_mut() {
             ask.waits_for.retain(|address| view.peer(address).is_some_and(Peer::is_nacre_at_work));
+        }
+    }
+
+    /// Begins or ends the time in which a node that is no member any more brings the others what it wrote.
+    fn part(&mut self, before: Standing, now: Millis) {
+        match (before, self.view.standing) {
+            (Standing::Serving | Standing::Leaving, Standing::Removed) => {
+                self.parts_until = Some(now.plus(PARTING_MS));
+            }
+            (Standing::Removed, Standing::Removed) => {}
+            (Standing::Removed, _) => {
+                self.parts_until = None;
+                self.lines.clear();
+            }
+            _ => self.parts_until = None,
         }
     }
 
@@ -350,7 +374,13 @@ impl<D: Data> Core<D> {
             return actions;
         }
         match self.view.standing {
-            Standing::Alone | Standing::Removed => {}
+            Standing::Alone | Standing::Removed => match self.parts_until {
+                Some(until) if now < until => self.push(now, &mut actions),
+                _ => {
+                    self.parts_until = None;
+                    self.lines.clear();
+                }
+            },
             Standing::Starting | Standing::Comparing => self.go_on_loading(now, &mut actions),
             Standing::Serving | Standing::Leaving => {
                 self.push(now, &mut actions);
@@ -371,16 +401,21 @@ impl<D: Data> Core<D> {
     pub fn next(&self, now: Millis) -> Option<Millis> {
         let heartbeat = now.plus(HEARTBEAT_MS);
         let next = match self.view.standing {
-            Standing::Alone | Standing::Removed => return None,
+            Standing::Alone | Standing::Removed => {
+                self.next_send().into_iter().chain([self.parts_until?]).min()
+            }
             Standing::Starting | Standing::Comparing => self.load.as_ref().and_then(|load| load.next(now)),
             Standing::Serving | Standing::Leaving => {
-                let peers = self.view.peers.iter().filter(|peer| is_sent_to(peer));
-                let sends = peers.filter_map(|peer| self.lines.get(&peer.address)?.outbox.next());
                 let asks = self.asks.values().map(|ask| ask.until);
-                sends.chain(asks).chain([self.next_round]).min()
+                self.next_send().into_iter().chain(asks).chain([self.next_round]).min()
             }
         };
         Some(next.map_or(heartbeat, |next| next.min(heartbeat)))
+    }
+
+    fn next_send(&self) -> Option<Millis> {
+        let peers = self.view.peers.iter().filter(|peer| is_sent_to(peer));
+        peers.filter_map(|peer| self.lines.get(&peer.address)?.outbox.next()).min()
     }
 
     /// A call has ended.

@@ -237,6 +237,28 @@ fn a_node_loads_before_it_says_anything_and_one_that_stood_still_says_so_first()
 }
 
 #[test]
+fn a_node_that_is_taken_off_the_list_brings_what_it_wrote_before() {
+    let (data, up) = (Numbers::default(), MemberState::Up);
+    let mut core = serving(vec![nacre(2, up), nacre(3, up)]);
+    core.see(view(Standing::Removed, vec![nacre(2, up)]), Millis(100));
+    core.changed(&7, Millis(101));
+    let actions = core.poll(&data, Millis(101));
+    assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None"], "and nobody compares or asks");
+    core.answered(id(&actions, 0), Answer::Push(Sent::Failed), &data, Millis(102));
+    assert!(core.next(Millis(102)).is_some_and(|next| next <= Millis(602)));
+    assert_eq!(said(&core.poll(&data, Millis(602))), ["10.0.0.2:8848 push 7>None"]);
+    core.changed(&8, Millis(5_099));
+    assert!(core.poll(&data, Millis(5_100)).is_empty() && core.next(Millis(5_100)).is_none());
+    core.changed(&9, Millis(5_101));
+    assert!(core.poll(&data, Millis(5_101)).is_empty() && core.waiting().next().is_none());
+    // A member again, it has no confirmations left.
+    core.see(view(Standing::Starting, vec![nacre(2, up)]), Millis(6_000));
+    core.see(view(Standing::Serving, vec![nacre(2, up)]), Millis(6_001));
+    core.changed(&7, Millis(6_001));
+    assert_eq!(said(&core.poll(&data, Millis(6_001)))[0], "10.0.0.2:8848 push 7>None");
+}
+
+#[test]
 fn what_waits_for_a_peer_that_is_gone_goes_to_the_others_and_they_hand_it_on() {
     let (data, up, down) = (Numbers::default(), MemberState::Up, MemberState::Down);
     let mut core = serving(vec![nacre(2, up), nacre(3, up)]);

@@ -166,6 +166,37 @@ async fn a_broken_list_keeps_the_old_one_and_a_removed_node_takes_no_writes() {
 }
 
 #[tokio::test]
+async fn what_a_node_wrote_before_it_knew_that_it_is_removed_is_kept() {
+    let cluster = Cluster::started(3, &[]).await;
+    let (services, mut written) = (services("parting"), 0);
+    cluster.list_everywhere(&[0, 1]);
+    // The nodes notice it one after the other, this one often last.
+    loop {
+        let service = &services[written % services.len()];
+        let answer = cluster.ask(2, "POST", &instance(service, &format!("10.0.1.{}", written / 12))).await;
+        match answer.unwrap() {
+            answer if answer.status == 200 => written += 1,
+            answer if answer.text().contains("no longer a member") => break,
+            _ => {} // the rings differ for a moment
+        }
+        sleep(Duration::from_millis(2)).await;
+    }
+    let all = async || {
+        for (number, service) in services.iter().enumerate() {
+            let count = (written + services.len() - 1 - number) / services.len();
+            if listed(&cluster, 0, service).await != Some(count)
+                || listed(&cluster, 1, service).await != Some(count)
+            {
+                return false;
+            }
+        }
+        true
+    };
+    assert!(written > services.len());
+    cluster.until("kept by those that stay", SOON, all).await;
+}
+
+#[tokio::test]
 async fn a_node_that_is_told_to_stop_leaves_in_order() {
     let mut cluster = Cluster::started(3, &[]).await;
     let services = services("left");

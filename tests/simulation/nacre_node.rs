@@ -343,7 +343,11 @@ impl NacreNode {
         if self.view.standing == Standing::Removed {
             return Some(Answer::NotNow(refusal::State::Removed));
         }
-        if self.view.peer(&address(from)).is_none() {
+        let is_known = match &call {
+            Call::Push { .. } => self.view.takes_data_of(&address(from)),
+            _ => self.view.peer(&address(from)).is_some(),
+        };
+        if !is_known {
             return Some(Answer::Forbidden);
         }
         if self.view.standing == Standing::Starting {
