@@ -29,7 +29,10 @@ use super::{
     seen::{Probe, Rules, Seen},
 };
 use crate::{
-    base::clock::Millis,
+    base::{
+        clock::Millis,
+        mutant::{self, Mutant},
+    },
     config::{MemberMeta, Settings},
 };
 
@@ -165,7 +168,8 @@ impl Roster {
 
     /// A member again: what the others did meanwhile is loaded first.
     fn start_anew(&mut self) {
-        (self.standing, self.disowned) = (Standing::Starting, false);
+        let starts = if mutant::is(Mutant::ReturnsUnloaded) { Standing::Serving } else { Standing::Starting };
+        (self.standing, self.disowned) = (starts, false);
         self.members.values_mut().for_each(|member| member.answers = false);
     }
 
@@ -211,7 +215,7 @@ impl Roster {
         if member.is_leaving() {
             member.due = member.due.min(now.plus(LEAVING_MS));
         }
-        let is_damped = self.is_damped();
+        let is_damped = self.is_damped() && !mutant::is(Mutant::ReportsMakeOwners);
         let member = self.members.get_mut(&report.address).expect("found above");
         if !is_damped || member.answers {
             member.up("it reports");

@@ -20,6 +20,7 @@ use crate::{
     base::{
         clock::Millis,
         hash::{fnv, mix},
+        mutant::{self, Mutant},
     },
     cluster::{Address, Peer, Standing, View},
 };
@@ -226,7 +227,7 @@ impl<D: Data> Core<D> {
     pub fn see(&mut self, view: Arc<View>, now: Millis) {
         let before = std::mem::replace(&mut self.view, view);
         let view = Arc::clone(&self.view);
-        self.lines.retain(|address, _| view.peer(address).is_some());
+        self.lines.retain(|address, _| view.peer(address).is_some() || mutant::is(Mutant::EndlessRetry));
         self.part(before.standing, now);
         self.send_round(&before, now);
         for peer in &view.peers {
@@ -235,7 +236,9 @@ impl<D: Data> Core<D> {
             if peer.is_nacre_at_work() && !was_at_work {
                 // It may have started anew meanwhile.
                 line.told.clear();
-                line.outbox.forget_confirmed();
+                if !mutant::is(Mutant::TrustsFormerProcess) {
+                    line.outbox.forget_confirmed();
+                }
                 line.outbox.hurry(now);
             }
         }
@@ -294,8 +297,11 @@ impl<D: Data> Core<D> {
     /// This node has written to a key; every peer is to know.
     pub fn changed(&mut self, key: &D::Key, now: Millis) {
         let pace = self.pace();
-        for line in self.lines.values_mut() {
-            line.outbox.put(key, false, now, pace);
+        let forgets = mutant::is(Mutant::ForgetsTheAbsent);
+        for (address, line) in &mut self.lines {
+            if !forgets || self.view.peer(address).is_some_and(Peer::is_nacre_at_work) {
+                line.outbox.put(key, false, now, pace);
+            }
         }
     }
 
@@ -314,7 +320,7 @@ impl<D: Data> Core<D> {
     pub fn hand_on(&mut self, to: &Address, keys: impl IntoIterator<Item = (D::Key, u64)>, now: Millis) {
         let pace = self.pace();
         let Some(line) = self.lines.get_mut(to) else { return };
-        if self.view.peer(to).is_some_and(Peer::is_nacre_at_work) {
+        if self.view.peer(to).is_some_and(Peer::is_nacre_at_work) && !mutant::is(Mutant::HandsOnNothing) {
             for (key, fingerprint) in keys {
                 line.outbox.hand_on(&key, fingerprint, now, pace);
             }
@@ -332,7 +338,8 @@ impl<D: Data> Core<D> {
     pub fn ask(&mut self, key: &D::Key, now: Millis) {
         let view = &self.view;
         self.asks.entry(key.clone()).or_insert_with(|| {
-            let peers = view.peers.iter().filter(|peer| peer.is_nacre_at_work());
+            let asks = !mutant::is(Mutant::JudgesUnasked);
+            let peers = view.peers.iter().filter(|peer| asks && peer.is_nacre_at_work());
             Ask { waits_for: peers.map(|peer| peer.address.clone()).collect(), until: now.plus(ASK_MS) }
         });
     }
@@ -366,7 +373,12 @@ impl<D: Data> Core<D> {
         let mut actions = Vec::new();
         let before = self.driven.replace(now);
         let still_ms = before.map_or(0, |before| now.since(before));
-        if still_ms > STILL_MS && self.view.standing == Standing::Serving && !self.view.peers.is_empty() {
+        let is_unnoticed = mutant::is(Mutant::StandstillUnnoticed);
+        if !is_unnoticed
+            && still_ms > STILL_MS
+            && self.view.standing == Standing::Serving
+            && !self.view.peers.is_empty()
+        {
             // What the others did meanwhile comes first.
             self.next_round = now.plus(self.rhythm.verify_ms);
             self.asks.clear();
@@ -440,7 +452,7 @@ impl<D: Data> Core<D> {
                 if is_new || missed {
                     line.told.clear();
                 }
-                if is_new {
+                if is_new && !mutant::is(Mutant::TrustsFormerProcess) {
                     line.outbox.forget_confirmed();
                 }
                 if let Some(theirs) = buckets {
@@ -517,6 +529,23 @@ impl<D: Data> Core<D> {
             let line = self.lines.get_mut(&peer.address);
             if let Some(items) = line.and_then(|line| line.outbox.take(now, pace)) {
                 let call = self.call(&peer.address, Call::Push(items));
+                actions.push(call);
+            }
+        }
+        if mutant::is(Mutant::EndlessRetry) {
+            self.push_to_strangers(now, actions);
+        }
+    }
+
+    /// The fault of [`Mutant::EndlessRetry`].
+    #[cold]
+    fn push_to_strangers(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
+        let pace = self.pace();
+        let strangers: Vec<_> =
+            self.lines.keys().filter(|to| self.view.peer(to).is_none()).cloned().collect();
+        for to in strangers {
+            if let Some(items) = self.lines.get_mut(&to).and_then(|line| line.outbox.take(now, pace)) {
+                let call = self.call(&to, Call::Push(items));
                 actions.push(call);
             }
         }
@@ -607,7 +636,10 @@ impl<D: Data> Core<D> {
     fn compare(&mut self, peer: &Address, theirs: &Buckets, data: &D, actions: &mut Vec<Action<D>>) {
         let view = Arc::clone(&self.view);
         let owned = |key: &D::Key| mapper::owner(&view, D::name(key)) == Owner::Here;
-        let differing = Buckets::of(data, &owned).differing(theirs);
+        let mut differing = Buckets::of(data, &owned).differing(theirs);
+        if mutant::is(Mutant::VerifyFindsNothing) {
+            differing.clear();
+        }
         if !differing.is_empty() {
             let page = Page::of(data, differing, &owned);
             let call = self.call(peer, Call::Keys { view, page });

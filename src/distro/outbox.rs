@@ -5,7 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::base::clock::Millis;
+use crate::base::{
+    clock::Millis,
+    mutant::{self, Mutant},
+};
 
 /// First pause after a failure, in milliseconds; it doubles up to the cap.
 const FIRST_RETRY_MS: u64 = 500;
@@ -116,7 +119,8 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
     /// When there will be something to send; nothing while a request is under way or nothing waits.
     #[must_use]
     pub fn next(&self) -> Option<Millis> {
-        let (due, _) = self.due.first().filter(|_| self.under_way.is_none())?;
+        let is_free = self.under_way.is_none() || mutant::is(Mutant::NoOrder);
+        let (due, _) = self.due.first().filter(|_| is_free)?;
         Some((*due).max(self.not_before))
     }
 
@@ -138,7 +142,8 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
                 let pause = FIRST_RETRY_MS.checked_shl(self.failures - 1).unwrap_or(u64::MAX);
                 let pause = pause.min(pace.retry_cap_ms);
                 self.not_before = now.plus(pause - dice % (pause / 4).max(1));
-                for item in items {
+                let is_repeated = !mutant::is(Mutant::NoRetry);
+                for item in items.into_iter().filter(|_| is_repeated) {
                     // Sent again at the first occasion, with what came meanwhile.
                     self.sent.remove(&item.key);
                     self.put(&item.key, item.newer_than.is_none(), now, pace);

@@ -16,6 +16,7 @@ use crate::{
     base::{
         clock::Millis,
         hash::{fnv, mix},
+        mutant::{self, Mutant},
     },
     cluster::Address,
     model::{Instance, Registry, Service, ServiceKey},
@@ -31,6 +32,9 @@ pub const IN_TIME_MS: u64 = LATE_MS + 3_000;
 pub fn news(registry: &Registry, owned: &dyn Fn(&ServiceKey) -> bool, told: &mut Told, now: Millis) -> Beats {
     let (mut beats, mut still) =
         (Beats { anew: told.is_empty(), ..Beats::default() }, Told::with_capacity(told.len()));
+    if mutant::is(Mutant::LatenessUntold) {
+        return beats;
+    }
     registry.for_each(|service| {
         if !owned(&service.key) {
             return;
@@ -88,8 +92,9 @@ pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -
             }
         });
     }
+    let hears_strangers = mutant::is(Mutant::HearsStrangers);
     each(registry, &beats.late, |service, silent| {
-        if !of_owner(&service.key) {
+        if !of_owner(&service.key) && !hears_strangers {
             return;
         }
         if let Some(instance) = service.state().ephemeral.get(&silent.key()) {
@@ -111,7 +116,7 @@ pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -
             lates = lates.wrapping_add(id(service, instance));
         }
     });
-    lates == beats.lates.0
+    lates == beats.lates.0 || mutant::is(Mutant::MissedNewsUnnoticed)
 }
 
 /// Notes that the instances of these services which nobody calls late have beaten.
@@ -215,6 +220,9 @@ pub fn younger(registry: &Registry, asked: &Silences, now: Millis) -> Silences {
 
 /// Takes the answer to a question about silence.
 pub fn take(registry: &Registry, heard: &Silences, now: Millis) {
+    if mutant::is(Mutant::DeafToBeats) {
+        return;
+    }
     each(registry, heard, |service, beat| {
         service.hear_beat(&beat.key(), now.minus(beat.3));
     });

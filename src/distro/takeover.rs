@@ -8,7 +8,10 @@ use super::{
     silence,
 };
 use crate::{
-    base::clock::Millis,
+    base::{
+        clock::Millis,
+        mutant::{self, Mutant},
+    },
     cluster::View,
     model::{Registry, Service, ServiceKey},
 };
@@ -30,7 +33,9 @@ pub fn take_over(registry: &Registry, before: &View, after: &View, now: Millis) 
         };
         let from_legacy = former.is_some_and(|peer| peer.nacre.is_none());
         if is == Owner::Here {
-            service.give_grace(now.plus(GRACE_MS));
+            if !mutant::is(Mutant::LostGrace) {
+                service.give_grace(now.plus(GRACE_MS));
+            }
             taken += 1;
             if from_legacy {
                 renew_once(service, now);

@@ -12,7 +12,10 @@ use super::{
     gone::{Cause, Gone, Tombstones},
     instance::{HIGHEST_STAMP, Mark, SAME_BEAT_MS},
 };
-use crate::base::clock::Millis;
+use crate::base::{
+    clock::Millis,
+    mutant::{self, Mutant},
+};
 
 /// When a write is made, and how what it leaves is marked.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +115,8 @@ impl Draft {
     pub fn remove(&mut self, key: &InstanceKey<'_>, cause: Cause) -> Option<Arc<Instance>> {
         let stamp =
             if self.moment.keeps_gone || self.ephemeral.contains(key) { self.local_stamp() } else { 0 };
+        let unstamped = mutant::is(Mutant::LeavesUnstamped);
+        let stamp = self.ephemeral.get(key).filter(|_| unstamped).map_or(stamp, |known| known.stamp());
         let gone = Gone::of(key, stamp, self.moment.now, cause);
         let known = self.ephemeral.get(key).filter(|_| !gone.has_left());
         let written = known.map_or(stamp, |known| known.written());
@@ -151,7 +156,7 @@ impl Draft {
     pub(super) fn bury(&mut self, gone: Gone) -> Option<Arc<Instance>> {
         let removed = self.ephemeral.remove(&gone.key());
         self.touched.instances |= removed.is_some();
-        if self.moment.keeps_gone {
+        if self.moment.keeps_gone && !mutant::is(Mutant::NoTombstones) {
             self.note_stamp(gone.stamp);
             self.gone.insert(gone);
         }
@@ -192,6 +197,9 @@ impl Draft {
 
     /// A stamp that nothing has had.
     fn fresh_stamp(&mut self) -> u64 {
+        if mutant::is(Mutant::StampsByClockAlone) {
+            return self.moment.least_stamp.min(HIGHEST_STAMP);
+        }
         self.highest_stamp = (self.highest_stamp + 1).max(self.moment.least_stamp).min(HIGHEST_STAMP);
         self.highest_stamp
     }
@@ -199,6 +207,7 @@ impl Draft {
     /// Sets the health of an instance that is there, before this is published. Together with it goes another stamp.
     pub(super) fn set_health(&mut self, instance: &Instance, healthy: bool, received: bool) {
         let stamp = match instance.ephemeral {
+            true if mutant::is(Mutant::HealthWithoutStamp) => instance.stamp(),
             true if received => self.own_stamp(),
             true => self.local_stamp(),
             false => instance.stamp(),

@@ -61,7 +61,7 @@ impl Keeper {
     /// The services of this node whose time has come and that have somebody to be judged.
     pub fn due(&mut self, view: &View, now: Millis) -> Vec<ServiceKey> {
         let mut asked = Vec::new();
-        while let Some((at, key)) = self.order.first().cloned().filter(|(at, _)| *at <= now) {
+        while let Some((at, key)) = self.order.first().filter(|(at, _)| *at <= now).cloned() {
             self.order.remove(&(at, key.clone()));
             self.due.remove(&key);
             let Some(service) = self.sweeper.registry.get(key.place()) else { continue };

@@ -92,6 +92,7 @@ pub struct NacreNode {
     view_number: u64,
     core_due: Option<Millis>,
     probe_due: Option<Millis>,
+    report_due: Option<Millis>,
     changed: BTreeSet<usize>,
     is_leaving: bool,
     driven: Millis,
@@ -147,6 +148,7 @@ impl NacreNode {
 
     /// Looks at the cluster anew after something may have changed.
     pub fn review(&mut self, at: Reading) {
+        self.report_due = self.roster.next_due();
         let view = self.roster.view();
         if view == *self.view {
             return;
@@ -243,10 +245,16 @@ impl NacreNode {
                 }
                 (Call::Push { data, unreached: self.view.unreached().cloned().collect() }, PEER_LIMIT_MS)
             }
-            core::Call::Verify { view, root, beats } => {
+            core::Call::Verify { view, root, mut beats } => {
+                // A registry has no order, and what happens must be the same each time.
+                beats.late.sort_unstable_by(|(one, _), (other, _)| one.0.cmp(&other.0));
+                beats.back.sort_unstable_by(|(one, _), (other, _)| one.0.cmp(&other.0));
                 (Call::Verify { ring: texts(&view), root, beats: Arc::new(beats) }, PEER_LIMIT_MS)
             }
-            core::Call::Keys { view, page } => (Call::Keys { ring: texts(&view), page }, PEER_LIMIT_MS),
+            core::Call::Keys { view, mut page } => {
+                page.keys.sort_unstable();
+                (Call::Keys { ring: texts(&view), page }, PEER_LIMIT_MS)
+            }
             core::Call::Ask(keys) => {
                 let services: Vec<_> = keys.iter().filter_map(|key| self.registry.get(key.place())).collect();
                 (Call::Ask(silence::silent_of(&services, at.now)), PEER_LIMIT_MS)
@@ -261,6 +269,9 @@ impl NacreNode {
     }
 
     fn report(&mut self, at: Reading, out: &mut OutboxOf<Self>) {
+        if self.report_due.is_none_or(|due| due > at.now) {
+            return;
+        }
         for to in self.roster.probe_due(at.now) {
             let (call, to) = (Call::Report(self.roster.report()), node_at(&to));
             self.call(to, call, REPORT_LIMIT_MS, Pending::Report(to), out);
@@ -425,6 +436,7 @@ impl NacreNode {
             Ok(answer @ (Answer::All(_) | Answer::NotNow(_) | Answer::Forbidden)) => {
                 if let Answer::All(data) = &answer {
                     self.roster.shown_nacre(&address(to), 1);
+                    self.review(at);
                     for datum in data {
                         self.merge(Some(to), datum, asked, at.now);
                     }
@@ -489,6 +501,7 @@ impl SimNode for NacreNode {
             view_number: 0,
             core_due: Some(at.now),
             probe_due: None,
+            report_due: None,
             changed: BTreeSet::new(),
             is_leaving: false,
             driven: at.now,
@@ -588,8 +601,7 @@ impl SimNode for NacreNode {
     }
 
     fn next_wake(&self) -> Option<Millis> {
-        let dues =
-            [self.core_due, self.roster.next_due(), self.keeper.next(), self.forwards.next(), self.probe_due];
+        let dues = [self.core_due, self.report_due, self.keeper.next(), self.forwards.next(), self.probe_due];
         dues.into_iter().flatten().min()
     }
 
@@ -647,7 +659,7 @@ impl SimNode for NacreNode {
         let state = service.state();
         list.extend(state.ephemeral.iter().map(|instance| Seen {
             instance: Fleet::of_port(instance.port),
-            version: instance.metadata.get("v").and_then(|text| text.parse().ok()).unwrap_or(0),
+            version: forwarding::version(instance.metadata.json()),
             weight: instance.weight as u32,
             healthy: instance.healthy(),
         }));
