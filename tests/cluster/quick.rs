@@ -93,6 +93,9 @@ async fn a_node_that_starts_again_has_all_data_before_it_serves() {
 async fn peer_entries_refuse_strangers() {
     let cluster = Cluster::started(3, &[]).await;
     let (stranger, member): (IpAddr, IpAddr) = ("127.0.60.250".parse().unwrap(), cluster.at(1).ip());
+    let named = |rest: &str| format!(r#"{{"source":"{}",{rest}}}"#, cluster.at(1));
+    let (verify, keys) = (named(r#""root":"0""#), named(r#""buckets":[],"keys":[]"#));
+    let asks = named(r#""silent":[]"#);
     let report = format!(r#"{{"ip":"{0}","port":{1},"address":"{0}:{1}"}}"#, member, cluster.at(1).port());
     let entries = [
         ("PUT", "/nacos/v1/ns/distro/datum", r#"{"a":{}}"#),
@@ -102,8 +105,9 @@ async fn peer_entries_refuse_strangers() {
         ("POST", "/nacos/v1/ns/service/status", "{}"),
         ("POST", "/nacos/v1/core/cluster/report", &report),
         ("POST", "/nacos/v1/core/cluster/server/leave", "[]"),
-        ("PUT", "/nacre/peer/verify", "{}"),
-        ("PUT", "/nacre/peer/keys", "{}"),
+        ("PUT", "/nacre/peer/verify", &verify),
+        ("PUT", "/nacre/peer/keys", &keys),
+        ("PUT", "/nacre/peer/ask", &asks),
     ];
     for (method, target, body) in entries {
         for (from, is_refused) in [(stranger, true), (member, false)] {
