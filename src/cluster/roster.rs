@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Address, Mapping, MemberReport, MemberState, NacreMark, Peer, Standing, View,
+    lookup::RaftPorts,
     member::PROTOCOL,
     seen::{Probe, Rules, Seen},
 };
@@ -70,6 +71,8 @@ pub struct ShownMember {
     pub state: MemberState,
     /// What it last reported, or what we would report. None: nothing yet.
     pub report: Option<MemberReport>,
+    /// Its raft port, where the list tells it.
+    pub raft_port: Option<u16>,
     /// Reports of ours that failed, in a row.
     pub failures: u32,
     /// Why it has its state, for a person.
@@ -100,6 +103,8 @@ pub struct Roster {
     disowned: bool,
     settings: RosterSettings,
     members: BTreeMap<Address, Seen>,
+    /// As the list tells them; of this node or others.
+    raft_ports: RaftPorts,
     /// Members that don't answer this node's forwards in time.
     slow: Vec<Address>,
     persistent: u64,
@@ -110,9 +115,17 @@ impl Roster {
     /// A node that starts and has not been given a list yet. `own` is spelled as the list spells it.
     #[must_use]
     pub fn new(own: Address, settings: RosterSettings) -> Self {
-        let (members, slow) = (BTreeMap::new(), Vec::new());
-        let standing = Standing::Starting;
-        Self { own, standing, disowned: false, settings, members, slow, persistent: 0, asked: None }
+        Self {
+            own,
+            standing: Standing::Starting,
+            disowned: false,
+            settings,
+            members: BTreeMap::new(),
+            raft_ports: RaftPorts::new(),
+            slow: Vec::new(),
+            persistent: 0,
+            asked: None,
+        }
     }
 
     /// The node itself.
@@ -310,6 +323,11 @@ impl Roster {
         self.slow = slow;
     }
 
+    /// The raft ports that the list tells, for those that have another one than usual.
+    pub fn set_raft_ports(&mut self, raft_ports: RaftPorts) {
+        self.raft_ports = raft_ports;
+    }
+
     /// How many persistent instances and services made by requests the node holds.
     pub fn set_persistent(&mut self, count: u64) {
         self.persistent = count;
@@ -334,6 +352,9 @@ impl Roster {
             mapping: self.settings.mapping,
         };
         let mut report = MemberReport::of_nacre(&self.own, mark);
+        if let Some(raft_port) = self.raft_ports.get(&self.own) {
+            report.extend_info.insert("raftPort".into(), raft_port.to_string().into());
+        }
         let MemberMeta { site, ad_weight, weight } = &self.settings.meta;
         for (name, value) in [("site", site), ("adWeight", ad_weight), ("weight", weight)] {
             if let Some(value) = value {
@@ -381,6 +402,7 @@ impl Roster {
             address: address.clone(),
             state: state(address, member, &slow),
             report: member.report.clone(),
+            raft_port: self.raft_ports.get(address).copied(),
             failures: member.failures,
             why: if slow.contains(address) { CALLED_SLOW } else { member.why },
             knows_us: member.knows_us,
@@ -391,6 +413,7 @@ impl Roster {
             address: self.own.clone(),
             state: MemberState::Up,
             report: Some(self.report()),
+            raft_port: self.raft_ports.get(&self.own).copied(),
             failures: 0,
             why: "it is this node",
             knows_us: None,

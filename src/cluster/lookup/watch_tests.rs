@@ -11,7 +11,7 @@ use tokio::{
 use super::*;
 use crate::{
     base::clock::Clock,
-    cluster::{Standing, lookup},
+    cluster::{MemberReport, NacreMark, Standing, document::Document, lookup},
     config::{AddressServerSettings, DnsName},
 };
 
@@ -73,6 +73,35 @@ async fn a_changed_file_counts_within_two_seconds() {
     assert!(took < Duration::from_secs(2), "{took:?}");
     assert_eq!(peers(&cluster), ["10.0.0.2:8848", "10.0.0.3:8848"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), "10.0.0.1\n10.0.0.3\n10.0.0.2", "never written to");
+}
+
+#[tokio::test(start_paused = true)]
+async fn raft_ports_of_the_list_are_shown_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cluster.conf");
+    fs::write(&path, "10.0.0.1:8848?raft_port=5\n10.0.0.2\n").unwrap();
+    let (cluster, _running) = node(&settings(folder.path(), |_| {}), OWN).await;
+    let shown = || -> Vec<String> {
+        let ports = cluster.members().into_iter().map(|member| {
+            let document = serde_json::to_value(Document::of(&member, "UP")).unwrap();
+            document["extendInfo"]["raftPort"].as_str().unwrap().to_owned()
+        });
+        ports.collect()
+    };
+    assert_eq!(
+        (shown(), &cluster.own_report().extend_info["raftPort"]),
+        (vec!["5".into(), "7848".into()], &"5".into())
+    );
+    fs::write(&path, "10.0.0.1\n10.0.0.2?raft_port=6\n").unwrap();
+    let taken = async {
+        while shown() != ["7848", "6"] {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(2), taken).await.expect("within two seconds");
+    let report = MemberReport::of_nacre(&Address::new("10.0.0.2:8848"), NacreMark::default());
+    assert!(cluster.reported(&report, Clock::set(0).now()));
+    assert_eq!(shown(), ["7848", "7848"], "what a member says of itself counts");
 }
 
 #[tokio::test(start_paused = true)]
