@@ -7,7 +7,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::time::sleep;
 
 use crate::support::{
     cluster::{Cluster, Place},
@@ -46,13 +45,18 @@ async fn after_the_kill_of_an_owner_no_client_of_another_node_sees_an_error() {
     let mut cluster = Cluster::started(3, &[]).await;
     let truth = Arc::new(Mutex::new(Truth::new(12, 3)));
     let at = THREE.map(|place| cluster.at(place)).to_vec();
-    let fleet = Fleet::new(cluster.http.clone(), at, truth);
+    let fleet = Fleet::new(cluster.http.clone(), at, Arc::clone(&truth));
     fleet.spread_over(&[0, 1]);
     fleet.join(12, 50).await;
     let before = fleet.calls().done.load(std::sync::atomic::Ordering::Relaxed);
     cluster.kill(2);
     cluster.agreed(&[0, 1], NOTICED).await;
-    sleep(Duration::from_secs(5)).await; // each client has beaten once more
+    let agreed = Instant::now();
+    let all_beat = async || {
+        let now = Instant::now();
+        truth.lock().longest_silence(now) < now - agreed
+    };
+    cluster.until("beaten by every client once more", NOTICED, all_beat).await;
     fleet.stop().await;
     let (failed, calls) =
         (fleet.calls().failed.lock(), fleet.calls().done.load(std::sync::atomic::Ordering::Relaxed));

@@ -237,10 +237,11 @@ async fn a_name_gives_the_members() {
     assert!(start.elapsed() >= Duration::from_secs(9), "ten looks");
 }
 
-/// Answers every connection with what is in the cell; a `close` first, so that none is used twice.
-async fn address_server(answer: Arc<parking_lot::Mutex<String>>) -> u16 {
+/// Answers every connection with what is in the cell, and counts; a `close` first, so that none is used twice.
+async fn address_server(answer: Arc<parking_lot::Mutex<String>>) -> (u16, tokio::sync::watch::Receiver<u32>) {
     let listener = TcpListener::bind("127.0.10.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
+    let (answered, answers) = tokio::sync::watch::channel(0);
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -251,9 +252,10 @@ async fn address_server(answer: Arc<parking_lot::Mutex<String>>) -> u16 {
             let text =
                 format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
             let _ = stream.write_all(text.as_bytes()).await;
+            answered.send_modify(|count| *count += 1);
         }
     });
-    port
+    (port, answers)
 }
 
 fn asking(port: u16, tries: u32) -> impl FnOnce(&mut Settings) {
@@ -273,7 +275,7 @@ async fn the_lookup_can_be_switched_while_the_node_runs() {
     let path = folder.path().join("cluster.conf");
     fs::write(&path, "10.0.0.1\n10.0.0.2\n").unwrap();
     let answer = Arc::new(parking_lot::Mutex::new("10.0.0.3".to_owned()));
-    let port = address_server(Arc::clone(&answer)).await;
+    let (port, _) = address_server(Arc::clone(&answer)).await;
     let (cluster, _running) = node(&settings(folder.path(), asking(port, 1)), OWN).await;
 
     let refused = cluster.switch_lookup(LookupType::AddressServer).await.unwrap_err().to_string();
@@ -298,7 +300,7 @@ async fn the_lookup_can_be_switched_while_the_node_runs() {
 async fn an_address_server_is_asked_as_often_as_said_before_the_start_fails() {
     let folder = tempfile::tempdir().unwrap();
     let answer = Arc::new(parking_lot::Mutex::new("10.0.0.3".to_owned()));
-    let port = address_server(Arc::clone(&answer)).await;
+    let (port, mut answers) = address_server(Arc::clone(&answer)).await;
     let settings = settings(folder.path(), |settings| {
         settings.membership.lookup = Lookup::AddressServer;
         asking(port, 2)(settings);
@@ -307,12 +309,13 @@ async fn an_address_server_is_asked_as_often_as_said_before_the_start_fails() {
     let refused = lookup::find(&settings, Address::new(OWN)).await.unwrap_err();
     assert!(matches!(refused, LookupError::NotListed { .. }), "{refused}");
     assert!(start.elapsed() >= Duration::from_secs(1));
+    assert_eq!(*answers.borrow_and_update(), 2);
     // It comes to its senses between the tries.
     let finding = tokio::spawn({
         let settings = Arc::clone(&settings);
         async move { lookup::find(&settings, Address::new(OWN)).await }
     });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    answers.changed().await.unwrap();
     *answer.lock() = "10.0.0.3\n10.0.0.1".to_owned();
     let found = finding.await.unwrap().unwrap().unwrap();
     assert_eq!(found.members.len(), 2);
