@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Address, Mapping, MemberReport, MemberState, NacreMark, Peer, Standing, View,
+    lookup::RaftPorts,
     member::PROTOCOL,
     seen::{Probe, Rules, Seen},
 };
@@ -73,6 +74,8 @@ pub struct ShownMember {
     pub state: MemberState,
     /// What it last reported, or what we would report. None: nothing yet.
     pub report: Option<MemberReport>,
+    /// Its raft port, where the list tells it.
+    pub raft_port: Option<u16>,
     /// Reports of ours that failed, in a row.
     pub failures: u32,
     /// Why it has its state, for a person.
@@ -110,6 +113,8 @@ pub struct Roster {
     /// Nacre members that were taken off the list less than [`PARTING_MS`] ago, and when. Lists don't come faster than one a
     /// second, so it holds some of them at most.
     parting: BTreeMap<Address, Millis>,
+    /// As the list tells them; of this node or others.
+    raft_ports: RaftPorts,
     /// Members that don't answer this node's forwards in time.
     slow: Vec<Address>,
     persistent: u64,
@@ -127,6 +132,7 @@ impl Roster {
             settings,
             members: BTreeMap::new(),
             parting: BTreeMap::new(),
+            raft_ports: RaftPorts::new(),
             slow: Vec::new(),
             persistent: 0,
             asked: None,
@@ -335,6 +341,11 @@ impl Roster {
         self.slow = slow;
     }
 
+    /// The raft ports that the list tells, for those that have another one than usual.
+    pub fn set_raft_ports(&mut self, raft_ports: RaftPorts) {
+        self.raft_ports = raft_ports;
+    }
+
     /// How many persistent instances and services made by requests the node holds.
     pub fn set_persistent(&mut self, count: u64) {
         self.persistent = count;
@@ -359,6 +370,9 @@ impl Roster {
             mapping: self.settings.mapping,
         };
         let mut report = MemberReport::of_nacre(&self.own, mark);
+        if let Some(raft_port) = self.raft_ports.get(&self.own) {
+            report.extend_info.insert("raftPort".into(), raft_port.to_string().into());
+        }
         let MemberMeta { site, ad_weight, weight } = &self.settings.meta;
         for (name, value) in [("site", site), ("adWeight", ad_weight), ("weight", weight)] {
             if let Some(value) = value {
@@ -407,6 +421,7 @@ impl Roster {
             address: address.clone(),
             state: state(address, member, &slow),
             report: member.report.clone(),
+            raft_port: self.raft_ports.get(address).copied(),
             failures: member.failures,
             why: if slow.contains(address) { CALLED_SLOW } else { member.why },
             knows_us: member.knows_us,
@@ -417,6 +432,7 @@ impl Roster {
             address: self.own.clone(),
             state: MemberState::Up,
             report: Some(self.report()),
+            raft_port: self.raft_ports.get(&self.own).copied(),
             failures: 0,
             why: "it is this node",
             knows_us: None,
