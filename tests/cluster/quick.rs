@@ -187,7 +187,7 @@ async fn what_a_node_wrote_before_it_knew_that_it_is_removed_is_kept() {
             answer if answer.text().contains("no longer a member") => break,
             _ => {} // the rings differ for a moment
         }
-        sleep(Duration::from_millis(2)).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let all = async || {
         for (number, service) in services.iter().enumerate() {
