@@ -14,7 +14,7 @@ use super::{
     bodies::{BODY_BYTES, Dialect, Outgoing, bodies},
     checksum,
     core::{Answer, Call},
-    documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted},
+    documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted, parted},
     handle::Distro,
     key,
     lists::Lists,
@@ -248,9 +248,12 @@ impl Exchange {
     async fn ask(&self, to: &Address, keys: &[ServiceKey]) -> Result<Answer<ServiceKey>, ExchangeError> {
         let services: Vec<_> = keys.iter().filter_map(|key| self.registry().get(key.place())).collect();
         let now = self.at().now;
-        let asked = Ask { source: self.own().to_owned(), silent: silence::silent_of(&services, now) };
-        let heard: Heard = read(&self.peers.ask(to, body(&asked)).await?)?;
-        silence::take(self.registry(), &heard.beats, now);
+        // Only the answers to all parts are one.
+        for silent in parted(silence::silent_of(&services, now), BODY_BYTES) {
+            let asked = Ask { source: self.own().to_owned(), silent };
+            let heard: Heard = read(&self.peers.ask(to, body(&asked)).await?)?;
+            silence::take(self.registry(), &heard.beats, now);
+        }
         Ok(Answer::Done)
     }
 
