@@ -24,6 +24,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
 };
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 const OWN: &str = "10.0.0.1:8848";
@@ -46,12 +47,17 @@ fn settings(set: &[&str]) -> Settings {
 
 /// Members of which the own one does this; the second is up and Nacre, the third hasn't been heard of.
 async fn cluster(standing: Standing) -> Cluster {
+    watched(standing).await.0
+}
+
+/// The same, with what reads the list.
+async fn watched(standing: Standing) -> (Cluster, lookup::Watch) {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = settings(&[&format!("nacos.member.list={OWN},{B},{C}")]);
     settings.config_dir = folder.path().to_owned();
     let settings = Arc::new(settings);
     let found = lookup::find(&settings, at(OWN)).await.unwrap().unwrap();
-    let (cluster, _) = Cluster::new(found, &settings, Clock::set(1_796_000_000_000));
+    let (cluster, watch) = Cluster::new(found, &settings, Clock::set(1_796_000_000_000));
     cluster.reported(&nacre(B), Millis(0));
     // Among Nacre nodes a report alone makes nobody an owner.
     cluster.answered(&at(B), Millis(0));
@@ -60,7 +66,7 @@ async fn cluster(standing: Standing) -> Cluster {
         standing => cluster.set_standing(standing),
     }
     assert_eq!(cluster.view().standing, standing);
-    cluster
+    (cluster, watch)
 }
 
 trait Stack: Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send {}
@@ -523,4 +529,11 @@ async fn the_lookup_is_switched_where_there_is_one() {
     let answer = ask(&mut node, "POST", &format!("{switch}dns"), "").await;
     let text = "The addressing mode exists : dns, just support : [[file, address-server]]";
     assert_eq!(answer, told(500, text));
+    let (cluster, watch) = watched(Standing::Serving).await;
+    let stopped = CancellationToken::new();
+    let _reading = stopped.clone().drop_guard();
+    tokio::spawn(watch.run(cluster.clone(), stopped));
+    let mut switched = self::node(cluster, &[]);
+    let answer = ask(&mut switched, "POST", &format!("{switch}file"), "").await;
+    assert_eq!(answer, (200, r#"{"code":200,"message":null,"data":null}"#.to_owned()));
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    bodies::BODY_BYTES,
     data::{Data, Told},
     load::{Load, Loaded},
     mapper::{self, Owner},
@@ -640,9 +641,8 @@ impl<D: Data> Core<D> {
         if mutant::is(Mutant::VerifyFindsNothing) {
             differing.clear();
         }
-        if !differing.is_empty() {
-            let page = Page::of(data, differing, &owned);
-            let call = self.call(peer, Call::Keys { view, page });
+        for page in Page::all_of(data, &differing, &owned, BODY_BYTES) {
+            let call = self.call(peer, Call::Keys { view: Arc::clone(&view), page });
             actions.push(call);
         }
     }

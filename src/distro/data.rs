@@ -23,6 +23,11 @@ pub trait Data {
     /// A hash of the key that is the same on every member.
     fn hash(key: &Self::Key) -> u64;
 
+    /// How many bytes a key and its digest take in a document, about.
+    fn bytes(key: &Self::Key) -> usize {
+        Self::name(key).len() + 32
+    }
+
     /// Calls `each` with every key that has parts, and the digest of those.
     fn each(&self, each: &mut dyn FnMut(&Self::Key, u64));
 
@@ -30,5 +35,6 @@ pub trait Data {
     fn digest(&self, key: &Self::Key) -> u64;
 
     /// Which parts of the keys that `owned` says became late or came back since `told` was said; brings `told` up to date.
+    /// What doesn't fit into a document isn't said, nor is it in `told`, so that it is said next time.
     fn beats(&self, owned: &dyn Fn(&Self::Key) -> bool, told: &mut Told, now: Millis) -> Self::Beats;
 }

@@ -16,7 +16,7 @@ use super::{
     bodies::{BODY_BYTES, Dialect, Outgoing, bodies},
     checksum,
     core::{Answer, Call},
-    documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted},
+    documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted, parted},
     handle::Distro,
     key,
     lists::Lists,
@@ -252,9 +252,13 @@ impl Exchange {
 
     async fn ask(&self, to: &Address, keys: &[ServiceKey]) -> Result<Answer<ServiceKey>, ExchangeError> {
         let services: Vec<_> = keys.iter().filter_map(|key| self.registry().get(key.place())).collect();
-        let (view, silent) = (self.distro.0.cluster.view(), silence::silent_of(&services, self.at().now));
-        let unreached = view.unreached().take(MOST_UNREACHED).map(ToString::to_string).collect();
-        self.ask_of(to, &Ask { source: self.own().to_owned(), silent, unreached }).await?;
+        let view = self.distro.0.cluster.view();
+        let unreached: Vec<String> = view.unreached().take(MOST_UNREACHED).map(ToString::to_string).collect();
+        // Only the answers to all parts are one.
+        for silent in parted(silence::silent_of(&services, self.at().now), BODY_BYTES) {
+            let asked = Ask { source: self.own().to_owned(), silent, unreached: unreached.clone() };
+            self.ask_of(to, &asked).await?;
+        }
         Ok(Answer::Done)
     }
 

@@ -9,8 +9,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     data::Told,
-    documents::{Beats, Named, Silences, Silent},
-    verify::Differing,
+    documents::{Beats, Named, Room, Silences, Silent},
+    lists::Lists,
+    verify::{self, Differing},
 };
 use crate::{
     base::{
@@ -27,19 +28,26 @@ pub const LATE_MS: u64 = 10_000;
 /// What a copy takes for the age of the last beat of an instance that isn't late: that, and the longest way of the news.
 pub const IN_TIME_MS: u64 = LATE_MS + 3_000;
 
-/// Which of the services that `owned` says have instances that became late, or came back, since `told` was said.
+/// Which of the services that `owned` says have instances that became late, or came back, since `told` was said; those for
+/// which so many bytes have room. The rest isn't in `told` afterwards, so it is news the next time, too.
 #[must_use]
-pub fn news(registry: &Registry, owned: &dyn Fn(&ServiceKey) -> bool, told: &mut Told, now: Millis) -> Beats {
-    let (mut beats, mut still) =
+pub fn news(
+    registry: &Registry,
+    owned: &dyn Fn(&ServiceKey) -> bool,
+    told: &mut Told,
+    now: Millis,
+    most_bytes: usize,
+) -> Beats {
+    let (mut beats, mut said) =
         (Beats { anew: told.is_empty(), ..Beats::default() }, Told::with_capacity(told.len()));
     if mutant::is(Mutant::LatenessUntold) {
         return beats;
     }
+    let mut room = Room(most_bytes);
     registry.for_each(|service| {
         if !owned(&service.key) {
             return;
         }
-        let (mut late, mut back) = (Vec::new(), Vec::new());
         let state = service.state();
         for instance in &state.ephemeral {
             let age_ms = now.since(instance.last_beat());
@@ -48,23 +56,20 @@ pub fn news(registry: &Registry, owned: &dyn Fn(&ServiceKey) -> bool, told: &mut
                 continue;
             }
             let id = id(service, instance);
-            if is_late {
+            let was_late = told.contains(&id);
+            let is_said = is_late == was_late || {
+                let list = if is_late { &mut beats.late } else { &mut beats.back };
+                room.add(list, &service.key, Silent::new(&instance.key(), age_ms))
+            };
+            beats.more |= !is_said;
+            // What the other knows after it.
+            if if is_said { is_late } else { was_late } {
                 beats.lates.0 = beats.lates.0.wrapping_add(id);
-                still.insert(id);
-            }
-            if is_late && !told.contains(&id) {
-                late.push(Silent::new(&instance.key(), age_ms));
-            } else if !is_late && told.contains(&id) {
-                back.push(Silent::new(&instance.key(), age_ms));
-            }
-        }
-        for (list, silent) in [(&mut beats.late, late), (&mut beats.back, back)] {
-            if !silent.is_empty() {
-                list.push((Named(service.key.clone()), silent));
+                said.insert(id);
             }
         }
     });
-    *told = still;
+    *told = said;
     beats
 }
 
@@ -81,10 +86,25 @@ fn id(service: &Service, instance: &Instance) -> u64 {
     mix(fnv(bytes.chain(key.port.to_be_bytes()).chain(instance.stamp().to_be_bytes())))
 }
 
-/// Takes what the owner of the services that `of_owner` says tells of their silence; of others it says nothing. Tells whether it knows all now that
-/// was said before; if not, it should be said anew. If so, those that weren't named are [`in_time`], of the services that
-/// the owner has as they are here: of an instance that it lacks it says nothing.
-pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -> bool, now: Millis) -> bool {
+/// How much of what an owner has to say of silence is known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// All: those that weren't named are [`in_time`], of the services that the owner has as they are here; of an instance
+    /// that it lacks it says nothing.
+    All,
+    /// All that was said; more is to come.
+    SoFar,
+    /// Something was missed, and should be said anew.
+    Less,
+}
+
+/// Takes what the owner of the services that `of_owner` says tells of their silence; of others it says nothing.
+pub fn hear(
+    registry: &Registry,
+    beats: &Beats,
+    of_owner: &dyn Fn(&ServiceKey) -> bool,
+    now: Millis,
+) -> Known {
     if beats.anew {
         registry.for_each(|service| {
             if of_owner(&service.key) {
@@ -116,7 +136,11 @@ pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -
             lates = lates.wrapping_add(id(service, instance));
         }
     });
-    lates == beats.lates.0 || mutant::is(Mutant::MissedNewsUnnoticed)
+    match lates == beats.lates.0 || mutant::is(Mutant::MissedNewsUnnoticed) {
+        true if beats.more => Known::SoFar,
+        true => Known::All,
+        false => Known::Less,
+    }
 }
 
 /// Notes that the instances of these services which nobody calls late have beaten.
@@ -147,19 +171,19 @@ impl Understood {
         &mut self,
         registry: &Registry,
         (owner, of_owner): (&Address, &dyn Fn(&ServiceKey) -> bool),
-        (has_heard, is_equal): (bool, bool),
+        (known, is_equal): (Known, bool),
         now: Millis,
     ) {
         self.0.remove(owner);
-        match (has_heard, is_equal) {
-            (true, true) => in_time(registry, of_owner, now),
-            (true, false) => _ = self.0.insert(owner.clone()),
-            (false, _) => {}
+        match (known, is_equal) {
+            (Known::All, true) => in_time(registry, of_owner, now),
+            (Known::All, false) => _ = self.0.insert(owner.clone()),
+            (Known::SoFar | Known::Less, _) => {}
         }
     }
 
-    /// It compared the keys that may differ: what it said holds for all others. Those that differ are sent, and their
-    /// beats with them.
+    /// It compared the keys that may differ, or some of them: what it said holds for all others, or for the others among
+    /// these. Those that differ are sent, and their beats with them.
     pub fn compared(
         &mut self,
         registry: &Registry,
@@ -167,10 +191,15 @@ impl Understood {
         differing: &Differing<ServiceKey>,
         now: Millis,
     ) {
-        if self.0.remove(owner) {
-            let Differing { wanted, unknown_there } = differing;
+        let Differing { wanted, unknown_there, within } = differing;
+        let is_understood = if within.is_some() { self.0.contains(owner) } else { self.0.remove(owner) };
+        if is_understood {
             let differs: BTreeSet<&ServiceKey> = wanted.iter().chain(unknown_there).collect();
-            in_time(registry, &|key| of_owner(key) && !differs.contains(key), now);
+            let is_equal = |key: &ServiceKey| {
+                within.as_ref().is_none_or(|buckets| verify::is_in::<Lists>(buckets, key))
+                    && !differs.contains(key)
+            };
+            in_time(registry, &|key| of_owner(key) && is_equal(key), now);
         }
     }
 }
@@ -240,12 +269,13 @@ fn each(registry: &Registry, silences: &Silences, mut each: impl FnMut(&Arc<Serv
 mod tests {
     use super::*;
     use crate::{
-        base::clock::Reading,
+        base::{clock::Reading, json},
         model::{Limits, instance::Description, registry::Place},
     };
 
     const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
     const START: Millis = Millis(100_000);
+    const MOST: usize = 1 << 20;
 
     /// A node with these instances, all beaten at the start.
     fn node(ips: &[&str]) -> Registry {
@@ -275,8 +305,8 @@ mod tests {
         let (owner, copy, mut told) = (node(&["a", "b"]), node(&["a", "b"]), Told::default());
         let all = |_: &ServiceKey| true;
         let mut tell = |now: Millis| {
-            let beats = news(&owner, &all, &mut told, now);
-            let heard = hear(&copy, &beats, &all, now);
+            let beats = news(&owner, &all, &mut told, now, MOST);
+            let heard = hear(&copy, &beats, &all, now) == Known::All;
             if heard {
                 in_time(&copy, &all, now);
             }
@@ -300,9 +330,61 @@ mod tests {
     }
 
     #[test]
+    fn what_there_is_no_room_for_is_told_the_next_time_and_nothing_follows_until_then() {
+        let ips = ["a", "b", "c", "d"];
+        let (owner, copy, mut told) = (node(&ips), node(&ips), Told::default());
+        let (all, source) = (|_: &ServiceKey| true, Address::new("o:1"));
+        let mut understood = Understood::default();
+        // Room for two.
+        let most = json::length(&vec![(
+            Named(ServiceKey::new("public", "G@@s")),
+            ["a", "b"].map(|ip| Silent(ip.into(), 80, "DEFAULT".into(), 15_000)),
+        )]);
+        let mut tell = |now: Millis| {
+            let beats = news(&owner, &all, &mut told, now, most);
+            assert!(json::length(&beats.late).max(json::length(&beats.back)) <= most);
+            let known = hear(&copy, &beats, &all, now);
+            understood.verified(&copy, (&source, &all), (known, true), now);
+            let late: String = named(&beats.late).iter().map(|(ip, _)| *ip).collect();
+            let back: String = named(&beats.back).iter().map(|(ip, _)| *ip).collect();
+            (late, back, known)
+        };
+        let said = |late: &str, back: &str, known| (late.to_owned(), back.to_owned(), known);
+        beat(&owner, "d", START.plus(15_000));
+        assert_eq!(tell(START.plus(15_000)), said("ab", "", Known::SoFar));
+        assert_eq!(ages(&copy, START.plus(15_000))[3], 15_000, "it may be one of those that come");
+        assert_eq!(tell(START.plus(20_000)), said("c", "", Known::All));
+        assert_eq!(ages(&copy, START.plus(20_000)), [20_000, 20_000, 20_000, 13_000]);
+        for ip in ips {
+            beat(&owner, ip, START.plus(25_000));
+        }
+        assert_eq!(tell(START.plus(25_000)), said("", "ab", Known::SoFar));
+        assert_eq!(ages(&copy, START.plus(25_000)), [25_000, 25_000, 25_000, 18_000]);
+        assert_eq!(tell(START.plus(30_000)), said("", "c", Known::All));
+        assert_eq!(ages(&copy, START.plus(30_000)), [13_000; 4]);
+    }
+
+    #[test]
+    fn a_part_of_the_keys_that_differ_says_nothing_of_others() {
+        let (copy, owner, all) = (node(&["a"]), Address::new("o:1"), |_: &ServiceKey| true);
+        let now = START.plus(29_000);
+        let bucket = (0..=u8::MAX)
+            .find(|bucket| verify::is_in::<Lists>(&[*bucket], &ServiceKey::new("public", "G@@s")));
+        let bucket = bucket.unwrap();
+        let mut understood = Understood::default();
+        understood.verified(&copy, (&owner, &all), (Known::All, false), now);
+        for (buckets, expected) in [(vec![bucket ^ 1], 29_000), (vec![bucket], 13_000)] {
+            let differing =
+                Differing { wanted: Vec::new(), unknown_there: Vec::new(), within: Some(buckets) };
+            understood.compared(&copy, (&owner, &all), &differing, now);
+            assert_eq!(ages(&copy, now), [expected]);
+        }
+    }
+
+    #[test]
     fn of_services_of_others_nobody_tells_silence() {
         let (owner, copy, mut told) = (node(&["a"]), node(&["a"]), Told::default());
-        let late = news(&owner, &|_| true, &mut told, START.plus(15_000));
+        let late = news(&owner, &|_| true, &mut told, START.plus(15_000), MOST);
         assert_eq!(named(&late.late), [("a", 15_000)]);
         let is_late = || copy.get(PLACE).unwrap().state().ephemeral.iter().any(|instance| instance.is_late());
         hear(&copy, &late, &|_| false, START.plus(15_000));
@@ -310,7 +392,7 @@ mod tests {
         hear(&copy, &late, &|_| true, START.plus(15_000));
         assert!(is_late());
         beat(&owner, "a", START.plus(18_000));
-        let back = news(&owner, &|_| true, &mut told, START.plus(20_000));
+        let back = news(&owner, &|_| true, &mut told, START.plus(20_000), MOST);
         hear(&copy, &back, &|_| false, START.plus(20_000));
         assert!(is_late());
         hear(&copy, &back, &|_| true, START.plus(20_000));
@@ -323,9 +405,9 @@ mod tests {
         let all = |_: &ServiceKey| true;
         let mut understood = Understood::default();
         let mut tell = |now: Millis, told: &mut Told| {
-            let heard = hear(&copy, &news(&owner, &all, told, now), &all, now);
-            understood.verified(&copy, (&Address::new("o:1"), &all), (heard, true), now);
-            heard
+            let known = hear(&copy, &news(&owner, &all, told, now, MOST), &all, now);
+            understood.verified(&copy, (&Address::new("o:1"), &all), (known, true), now);
+            known == Known::All
         };
         beat(&owner, "a", START.plus(12_000));
         assert!(tell(START.plus(15_000), &mut told));
@@ -347,19 +429,21 @@ mod tests {
         let differing = |wanted: &[ServiceKey], unknown_there: &[ServiceKey]| Differing {
             wanted: wanted.to_vec(),
             unknown_there: unknown_there.to_vec(),
+            within: None,
         };
         let mut understood = Understood::default();
         let (theirs, mine) = ([own.clone()], [ServiceKey::new("public", "G@@t")]);
-        for (heard, wanted, unknown, expected) in [
-            (true, &theirs[..], &mine[..], 29_000),
-            (true, &mine, &theirs, 29_000),
-            (false, &mine, &[], 29_000),
-            (true, &mine, &[], 13_000),
+        for (known, wanted, unknown, expected) in [
+            (Known::All, &theirs[..], &mine[..], 29_000),
+            (Known::All, &mine, &theirs, 29_000),
+            (Known::Less, &mine, &[], 29_000),
+            (Known::SoFar, &mine, &[], 29_000),
+            (Known::All, &mine, &[], 13_000),
         ] {
-            understood.verified(&copy, (&owner, &all), (heard, false), now);
+            understood.verified(&copy, (&owner, &all), (known, false), now);
             assert_eq!(age(), 29_000, "not before the keys are compared");
             understood.compared(&copy, (&owner, &all), &differing(wanted, unknown), now);
-            assert_eq!(age(), expected, "{heard} {wanted:?} {unknown:?}");
+            assert_eq!(age(), expected, "{known:?} {wanted:?} {unknown:?}");
         }
         let later = now.plus(20_000);
         understood.compared(&copy, (&owner, &all), &differing(&[], &[]), later);
