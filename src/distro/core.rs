@@ -126,8 +126,8 @@ pub enum Answer<K> {
     Verified {
         /// Tells one run of the peer from another.
         boot: u64,
-        /// It doesn't know all that was said of silence before.
-        missed: bool,
+        /// Where it doesn't know all that was said of silence: the buckets, none if it can't tell which.
+        missed: Option<Vec<u8>>,
         /// The peer's buckets where the roots differ.
         buckets: Option<Buckets>,
     },
@@ -450,8 +450,10 @@ impl<D: Data> Core<D> {
             (UnderWay::Verify, Answer::Verified { boot, missed, buckets }) => {
                 line.verifying = false;
                 let is_new = line.boot.replace(boot) != Some(boot);
-                if is_new || missed {
+                if is_new {
                     line.told.clear();
+                } else {
+                    line.told.answered(missed);
                 }
                 if is_new && !mutant::is(Mutant::TrustsFormerProcess) {
                     line.outbox.forget_confirmed();
@@ -462,8 +464,8 @@ impl<D: Data> Core<D> {
             }
             (UnderWay::Verify, _) => {
                 line.verifying = false;
-                // Whether it heard is unknown: it is told everything anew.
-                line.told.clear();
+                // Whether it heard is unknown: it is to find out.
+                line.told.is_doubted = true;
             }
             (UnderWay::Keys, Answer::Wanted(keys)) => {
                 for key in keys {

@@ -30,8 +30,8 @@ impl Data for Numbers {
     }
 
     fn beats(&self, _: &dyn Fn(&u32) -> bool, told: &mut Told, _: Millis) -> usize {
-        // Tells once that something is late.
-        usize::from(told.insert(1))
+        // Tells once that something is late; and always what to compare, where there is doubt.
+        usize::from(told.parts.insert(1)) + 10 * usize::from(told.is_doubted)
     }
 }
 
@@ -156,7 +156,7 @@ fn a_comparison_goes_from_root_to_keys_and_ends_in_a_push_of_the_whole() {
     let buckets = Some(Buckets::of(&theirs, &|_| true));
     let actions = core.answered(
         id(&actions, 0),
-        Answer::Verified { boot: 1, missed: false, buckets },
+        Answer::Verified { boot: 1, missed: None, buckets },
         &data,
         Millis(5_001),
     );
@@ -170,7 +170,7 @@ fn a_comparison_goes_from_root_to_keys_and_ends_in_a_push_of_the_whole() {
 }
 
 #[test]
-fn a_peer_that_runs_anew_or_whose_answer_is_lost_is_told_everything_again() {
+fn a_peer_that_runs_anew_is_told_everything_again_and_one_that_may_have_missed_something_what_to_compare() {
     let data = Numbers([(1, 1)].into());
     let (mut core, mut now) = (serving(vec![nacre(2, MemberState::Up)]), Millis(0));
     let mut round = |answer: Answer<u32>| {
@@ -178,13 +178,24 @@ fn a_peer_that_runs_anew_or_whose_answer_is_lost_is_told_everything_again() {
         core.answered(id(&actions, 0), answer, &data, now);
         said(&actions)[0].replace("10.0.0.2:8848 verify ", "")
     };
-    let same = |boot| Answer::Verified { boot, missed: false, buckets: None };
-    let told: Vec<String> = [same(1), same(1), same(1), same(2), Answer::Failed, same(2), same(2)]
-        .into_iter()
-        .map(&mut round)
-        .collect();
-    // The first answer makes the run known, the fourth another one; what wasn't answered is said again.
-    assert_eq!(told, ["1", "1", "0", "0", "1", "1", "0"]);
+    let same = |boot| Answer::Verified { boot, missed: None, buckets: None };
+    let missed = |buckets: &[u8]| Answer::Verified { boot: 2, missed: Some(buckets.to_vec()), buckets: None };
+    let answers = [
+        same(1),
+        same(1),
+        same(1),
+        same(2),
+        Answer::Failed,
+        same(2),
+        missed(&[]),
+        missed(&[1]),
+        missed(&[0]),
+        same(2),
+        same(2),
+    ];
+    let told: Vec<String> = answers.into_iter().map(&mut round).collect();
+    // The first answer makes the run known, the fourth another one; the part's own bucket is the first.
+    assert_eq!(told, ["1", "1", "0", "0", "1", "10", "0", "10", "10", "11", "0"]);
 }
 
 #[test]

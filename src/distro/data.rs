@@ -7,8 +7,32 @@ use std::{collections::HashSet, fmt::Debug, hash::Hash};
 
 use crate::base::clock::Millis;
 
-/// Parts that a peer has been told are late, by a hash of key and part.
-pub type Told = HashSet<u64>;
+/// What a peer has been told of late parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Those that it knows for late, by hashes of key and part whose first byte is the bucket of the key.
+    pub parts: HashSet<u64>,
+    /// Buckets, ascending, in which it knew others: it is to forget those, and all in them is said anew.
+    pub anew: Vec<u8>,
+    /// It knew others somewhere, or may have missed something: it is said what to compare bucket by bucket.
+    pub is_doubted: bool,
+}
+
+impl Told {
+    /// The peer knows nothing: all is said anew.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The peer answers in which buckets it knows others, if in any; in none of them where it couldn't tell.
+    pub fn answered(&mut self, missed: Option<Vec<u8>>) {
+        self.is_doubted = missed.is_some();
+        self.anew = missed.unwrap_or_default();
+        self.anew.sort_unstable();
+        let Self { parts, anew, .. } = self;
+        parts.retain(|part| anew.binary_search(&part.to_be_bytes()[0]).is_err());
+    }
+}
 
 /// Data under keys, each a set of stamped parts.
 pub trait Data {

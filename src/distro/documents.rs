@@ -120,15 +120,21 @@ pub fn parted(silences: Silences, most_bytes: usize) -> Vec<Silences> {
 }
 
 /// What an owner says of the silence of its instances: those that aren't named, and weren't before, are in time, if what
-/// was said before is still known and no more is to come.
+/// was said before is still known and no more is to come. Services fall into the same buckets as when data are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beats {
     /// All that are late are named; what was said before is of no account.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub anew: bool,
+    /// The same for the services in these buckets, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub anew_in: Vec<u8>,
     /// Of all that are late as far as was said: who knows others has missed something.
     #[serde(default)]
     pub lates: Hex,
+    /// The same by buckets, where the receiver missed something lately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<Vec<Hex>>,
     /// Not all has been said, the rest comes next time: of those that weren't named nothing is known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
@@ -161,9 +167,10 @@ pub struct Verify {
 pub struct Verified {
     /// Tells one run of the answering node from another.
     pub boot: Hex,
-    /// It doesn't know all that was said of silence before: to be said anew.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub missed: bool,
+    /// It doesn't know all that was said of silence before: what is in these buckets is to be said anew; none where it was
+    /// given none to compare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<Vec<u8>>,
     /// Its own digests of what the owner owns, where they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buckets: Option<Vec<Hex>>,
@@ -173,17 +180,28 @@ impl Verified {
     /// The buckets, where there are as many as there must be.
     #[must_use]
     pub fn buckets(&self) -> Option<Buckets> {
-        let digests: Vec<u64> = self.buckets.as_ref()?.iter().map(|hex| hex.0).collect();
-        let digests: Box<[u64; BUCKETS]> = digests.into_boxed_slice().try_into().ok()?;
-        Some(Buckets(digests))
+        read_buckets(self.buckets.as_deref()?)
     }
 
     /// An answer.
     #[must_use]
-    pub fn new(boot: u64, missed: bool, buckets: Option<&Buckets>) -> Self {
-        let buckets = buckets.map(|buckets| buckets.0.iter().map(|digest| Hex(*digest)).collect());
-        Self { boot: Hex(boot), missed, buckets }
+    pub fn new(boot: u64, missed: Option<Vec<u8>>, buckets: Option<&Buckets>) -> Self {
+        Self { boot: Hex(boot), missed, buckets: buckets.map(write_buckets) }
     }
+}
+
+/// The buckets of a document, where there are as many as there must be.
+#[must_use]
+pub fn read_buckets(digests: &[Hex]) -> Option<Buckets> {
+    let digests: Vec<u64> = digests.iter().map(|hex| hex.0).collect();
+    let digests: Box<[u64; BUCKETS]> = digests.into_boxed_slice().try_into().ok()?;
+    Some(Buckets(digests))
+}
+
+/// Buckets as they stand in a document.
+#[must_use]
+pub fn write_buckets(buckets: &Buckets) -> Vec<Hex> {
+    buckets.0.iter().map(|digest| Hex(*digest)).collect()
 }
 
 /// An owner compares the keys of some buckets.
@@ -301,7 +319,7 @@ mod tests {
     fn buckets_come_back_and_a_wrong_count_is_none() {
         let mut buckets = Buckets(Box::new([0; BUCKETS]));
         buckets.0[3] = u64::MAX;
-        let text = serde_json::to_string(&Verified::new(1 << 63, false, Some(&buckets))).unwrap();
+        let text = serde_json::to_string(&Verified::new(1 << 63, None, Some(&buckets))).unwrap();
         let read: Verified = serde_json::from_str(&text).unwrap();
         assert_eq!((read.boot, read.buckets()), (Hex(1 << 63), Some(buckets)));
         let short: Verified = serde_json::from_str(r#"{"boot":"1","buckets":["0"]}"#).unwrap();

@@ -242,7 +242,8 @@ impl Exchange {
 
     async fn verify(&self, to: &Address, asked: Verify) -> Result<Answer<ServiceKey>, ExchangeError> {
         let verified: Verified = read(&self.peers.verify(to, body(&asked)).await?)?;
-        Ok(Answer::Verified { boot: verified.boot.0, missed: verified.missed, buckets: verified.buckets() })
+        let (boot, buckets) = (verified.boot.0, verified.buckets());
+        Ok(Answer::Verified { boot, missed: verified.missed, buckets })
     }
 
     async fn keys(&self, to: &Address, asked: Keys) -> Result<Answer<ServiceKey>, ExchangeError> {

@@ -17,7 +17,7 @@ use super::{
     documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
     lists::Lists,
     mapper::{Owner, owner, owner_in},
-    silence::{self, Known, Understood},
+    silence::{self, Understood},
     takeover::GRACE_MS,
     verify::Buckets,
 };
@@ -214,13 +214,14 @@ impl Distro {
         let claim = Claim::new(&view, &asked.source, &asked.ring);
         let of_source = |key: &ServiceKey| claim.holds(key);
         let known = silence::hear(&self.0.lists.0, &asked.beats, &of_source, now);
+        let missed = known.missed();
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
         if view.peer(&claim.source).is_some() {
             let (mut understood, owner) = (self.0.understood.lock(), (&claim.source, &of_source as _));
-            understood.verified(&self.0.lists.0, owner, (known, !differ), now);
+            understood.verified(&self.0.lists.0, owner, (&known, !differ), now);
         }
-        Verified::new(self.0.boot, known == Known::Less, differ.then_some(&buckets))
+        Verified::new(self.0.boot, missed, differ.then_some(&buckets))
     }
 
     /// An owner compares the keys of some buckets. What it lacks is sent to it.

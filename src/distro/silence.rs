@@ -5,13 +5,16 @@
 //! said of a thousand instances that are all in time, or all late for hours. That a copy knows all that was said before is
 //! found out by a digest of all that are late: without it those who aren't named would be taken for living.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use super::{
-    data::Told,
-    documents::{Beats, Named, Room, Silences, Silent},
+    data::{Data as _, Told},
+    documents::{Beats, Named, Room, Silences, Silent, read_buckets, write_buckets},
     lists::Lists,
-    verify::{self, Differing},
+    verify::{self, Buckets, Differing},
 };
 use crate::{
     base::{
@@ -38,25 +41,26 @@ pub fn news(
     now: Millis,
     most_bytes: usize,
 ) -> Beats {
-    let (mut beats, mut said) =
-        (Beats { anew: told.is_empty(), ..Beats::default() }, Told::with_capacity(told.len()));
+    let mut beats = Beats { anew: told.parts.is_empty(), ..Beats::default() };
+    beats.anew_in = std::mem::take(&mut told.anew);
     if mutant::is(Mutant::LatenessUntold) {
         return beats;
     }
+    let (mut said, mut lates) = (HashSet::with_capacity(told.parts.len()), Buckets::default());
     let mut room = Room(most_bytes);
     registry.for_each(|service| {
         if !owned(&service.key) {
             return;
         }
-        let state = service.state();
+        let (state, hash) = (service.state(), Lists::hash(&service.key));
         for instance in &state.ephemeral {
             let age_ms = now.since(instance.last_beat());
             let is_late = age_ms > LATE_MS;
-            if !is_late && told.is_empty() {
+            if !is_late && told.parts.is_empty() {
                 continue;
             }
-            let id = id(service, instance);
-            let was_late = told.contains(&id);
+            let id = id(hash, instance);
+            let was_late = told.parts.contains(&id);
             let is_said = is_late == was_late || {
                 let list = if is_late { &mut beats.late } else { &mut beats.back };
                 room.add(list, &service.key, Silent::new(&instance.key(), age_ms))
@@ -64,38 +68,52 @@ pub fn news(
             beats.more |= !is_said;
             // What the other knows after it.
             if if is_said { is_late } else { was_late } {
-                beats.lates.0 = beats.lates.0.wrapping_add(id);
+                lates.add(verify::bucket_of(hash), id);
                 said.insert(id);
             }
         }
     });
-    *told = said;
+    told.parts = said;
+    beats.lates.0 = lates.root();
+    beats.buckets = told.is_doubted.then(|| write_buckets(&lates));
     beats
 }
 
-/// An instance of a service under its stamp, in 64 bits; what is written anew is told anew.
-fn id(service: &Service, instance: &Instance) -> u64 {
+/// An instance of a service with this hash, in 64 bits, of which the first eight are the service's bucket. Whatever is
+/// written of it: data and news of silence reach a copy in any order.
+fn id(service: u64, instance: &Instance) -> u64 {
     let key = instance.key();
-    let parts = [
-        service.key.namespace.as_bytes(),
-        service.key.name.as_bytes(),
-        key.ip.as_bytes(),
-        key.cluster.as_bytes(),
-    ];
-    let bytes = parts.into_iter().flat_map(|part| part.iter().copied().chain([0xff]));
-    mix(fnv(bytes.chain(key.port.to_be_bytes()).chain(instance.stamp().to_be_bytes())))
+    let bytes = key.ip.bytes().chain([0xff]).chain(key.cluster.bytes()).chain(key.port.to_be_bytes());
+    service & BUCKET | mix(service ^ fnv(bytes)) & !BUCKET
 }
 
+/// The bits of a hash that say the bucket.
+const BUCKET: u64 = 0xff << 56;
+
 /// How much of what an owner has to say of silence is known here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
     /// All: those that weren't named are [`in_time`], of the services that the owner has as they are here; of an instance
     /// that it lacks it says nothing.
     All,
+    /// All but what is in these buckets, which ascend; that should be said anew.
+    But(Vec<u8>),
     /// All that was said; more is to come.
     SoFar,
-    /// Something was missed, and should be said anew.
+    /// Something was missed, and it can't be told in which buckets.
     Less,
+}
+
+impl Known {
+    /// What the owner is answered: the buckets in which something was missed, if anything was.
+    #[must_use]
+    pub fn missed(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::All | Self::SoFar => None,
+            Self::But(buckets) => Some(buckets.clone()),
+            Self::Less => Some(Vec::new()),
+        }
+    }
 }
 
 /// Takes what the owner of the services that `of_owner` says tells of their silence; of others it says nothing.
@@ -105,9 +123,10 @@ pub fn hear(
     of_owner: &dyn Fn(&ServiceKey) -> bool,
     now: Millis,
 ) -> Known {
-    if beats.anew {
+    if beats.anew || !beats.anew_in.is_empty() {
         registry.for_each(|service| {
-            if of_owner(&service.key) {
+            let is_meant = beats.anew || verify::is_in::<Lists>(&beats.anew_in, &service.key);
+            if is_meant && of_owner(&service.key) {
                 forget_late(service);
             }
         });
@@ -130,40 +149,51 @@ pub fn hear(
             instance.set_late(false);
         }
     });
-    let mut lates = 0_u64;
-    each_of(registry, of_owner, &mut |service, instance| {
-        if instance.is_late() {
-            lates = lates.wrapping_add(id(service, instance));
+    let lates = lates(registry, of_owner);
+    if lates.root() == beats.lates.0 || mutant::is(Mutant::MissedNewsUnnoticed) {
+        return if beats.more { Known::SoFar } else { Known::All };
+    }
+    match beats.buckets.as_deref().and_then(read_buckets) {
+        Some(said) if !beats.more => Known::But(said.differing(&lates)),
+        _ => Known::Less,
+    }
+}
+
+/// Digests of all that are known for late here.
+fn lates(registry: &Registry, of: &dyn Fn(&ServiceKey) -> bool) -> Buckets {
+    let mut lates = Buckets::default();
+    each_service(registry, of, &mut |service| {
+        let (state, mut hash) = (service.state(), None);
+        for instance in state.ephemeral.iter().filter(|instance| instance.is_late()) {
+            let hash = *hash.get_or_insert_with(|| Lists::hash(&service.key));
+            lates.add(verify::bucket_of(hash), id(hash, instance));
         }
     });
-    match lates == beats.lates.0 || mutant::is(Mutant::MissedNewsUnnoticed) {
-        true if beats.more => Known::SoFar,
-        true => Known::All,
-        false => Known::Less,
-    }
+    lates
 }
 
 /// Notes that the instances of these services which nobody calls late have beaten.
 pub fn in_time(registry: &Registry, of: &dyn Fn(&ServiceKey) -> bool, now: Millis) {
     let beat = now.minus(IN_TIME_MS);
-    each_of(registry, of, &mut |_, instance| {
-        if !instance.is_late() {
-            instance.hear_beat(beat);
-        }
+    each_service(registry, of, &mut |service| {
+        let state = service.state();
+        let in_time = state.ephemeral.iter().filter(|instance| !instance.is_late());
+        in_time.for_each(|instance| _ = instance.hear_beat(beat));
     });
 }
 
-fn each_of(registry: &Registry, of: &dyn Fn(&ServiceKey) -> bool, each: &mut dyn FnMut(&Service, &Instance)) {
+fn each_service(registry: &Registry, of: &dyn Fn(&ServiceKey) -> bool, each: &mut dyn FnMut(&Service)) {
     registry.for_each(|service| {
         if of(&service.key) {
-            service.state().ephemeral.iter().for_each(|instance| each(service, instance));
+            each(service);
         }
     });
 }
 
-/// Owners all of whose last words about silence were understood, while the comparison of their data goes on.
+/// Owners whose last words about silence were understood, but for those about services in some buckets, while the comparison
+/// of their data goes on.
 #[derive(Debug, Default)]
-pub struct Understood(BTreeSet<Address>);
+pub struct Understood(BTreeMap<Address, Vec<u8>>);
 
 impl Understood {
     /// An owner compared the digest of its data: where that `is_equal`, what it said holds for all of them.
@@ -171,14 +201,19 @@ impl Understood {
         &mut self,
         registry: &Registry,
         (owner, of_owner): (&Address, &dyn Fn(&ServiceKey) -> bool),
-        (known, is_equal): (Known, bool),
+        (known, is_equal): (&Known, bool),
         now: Millis,
     ) {
         self.0.remove(owner);
-        match (known, is_equal) {
-            (Known::All, true) => in_time(registry, of_owner, now),
-            (Known::All, false) => _ = self.0.insert(owner.clone()),
-            (Known::SoFar | Known::Less, _) => {}
+        let missed = match known {
+            Known::All => Vec::new(),
+            Known::But(buckets) => buckets.clone(),
+            Known::SoFar | Known::Less => return,
+        };
+        if is_equal {
+            in_time(registry, &|key| of_owner(key) && !verify::is_in::<Lists>(&missed, key), now);
+        } else {
+            self.0.insert(owner.clone(), missed);
         }
     }
 
@@ -192,11 +227,12 @@ impl Understood {
         now: Millis,
     ) {
         let Differing { wanted, unknown_there, within } = differing;
-        let is_understood = if within.is_some() { self.0.contains(owner) } else { self.0.remove(owner) };
-        if is_understood {
+        let missed = if within.is_some() { self.0.get(owner).cloned() } else { self.0.remove(owner) };
+        if let Some(missed) = missed {
             let differs: BTreeSet<&ServiceKey> = wanted.iter().chain(unknown_there).collect();
             let is_equal = |key: &ServiceKey| {
                 within.as_ref().is_none_or(|buckets| verify::is_in::<Lists>(buckets, key))
+                    && !verify::is_in::<Lists>(&missed, key)
                     && !differs.contains(key)
             };
             in_time(registry, &|key| of_owner(key) && is_equal(key), now);
@@ -326,7 +362,50 @@ mod tests {
         beat(&owner, "a", START.plus(60_000));
         assert_eq!(tell(START.plus(60_000)), (1, 0, true));
         owner.register(PLACE, &Description::new("b", 80, "DEFAULT"), START.plus(60_000)).unwrap();
-        assert_eq!(tell(START.plus(75_000)), (2, 0, false), "what was registered anew is told anew");
+        assert_eq!(tell(START.plus(75_000)), (1, 0, true), "that b was registered anew is told as data");
+    }
+
+    #[test]
+    fn what_a_copy_missed_is_found_by_buckets_and_told_anew_alone() {
+        let names = ["G@@s", "G@@t"];
+        let place = |name| Place { namespace: "public", name };
+        let bucket = |name| verify::bucket_of(Lists::hash(&place(name).to_key()));
+        assert_ne!(bucket(names[0]), bucket(names[1]));
+        let [owner, copy] = [(), ()].map(|()| {
+            let node = node(&["a"]);
+            for ip in ["a", "b"] {
+                node.register(place(names[1]), &Description::new(ip, 80, "DEFAULT"), START).unwrap();
+            }
+            node
+        });
+        let all = |_: &ServiceKey| true;
+        let (mut told, mut understood) = (Told::default(), Understood::default());
+        let mut tell = |now: Millis| {
+            let beats = news(&owner, &all, &mut told, now, MOST);
+            let known = hear(&copy, &beats, &all, now);
+            told.answered(known.missed());
+            understood.verified(&copy, (&Address::new("o:1"), &all), (&known, true), now);
+            let late = beats.late.iter().map(|(named, silent)| (named.0.name.to_string(), silent.len()));
+            (late.collect::<Vec<_>>(), known)
+        };
+        let late = |name: &str, count| (name.to_owned(), count);
+        let mut at = START.plus(15_000);
+        beat(&owner, "a", at);
+        assert_eq!(tell(at), (vec![late(names[1], 2)], Known::All));
+        // It misses one, and only the next round can find where.
+        copy.get(place(names[1])).unwrap().state().ephemeral.iter().for_each(|one| one.set_late(false));
+        let mut next = || {
+            at = at.plus(5_000);
+            beat(&owner, "a", at);
+            tell(at)
+        };
+        assert_eq!(next(), (vec![], Known::Less));
+        assert_eq!(next(), (vec![], Known::But(vec![bucket(names[1])])));
+        assert_eq!(ages(&copy, START.plus(25_000)), [13_000], "of a service in another bucket");
+        assert_eq!(next(), (vec![late(names[1], 2)], Known::All));
+        assert_eq!(next(), (vec![], Known::All));
+        let state = copy.get(place(names[1])).unwrap().state();
+        assert!(state.ephemeral.iter().all(|one| one.is_late()));
     }
 
     #[test]
@@ -344,7 +423,7 @@ mod tests {
             let beats = news(&owner, &all, &mut told, now, most);
             assert!(json::length(&beats.late).max(json::length(&beats.back)) <= most);
             let known = hear(&copy, &beats, &all, now);
-            understood.verified(&copy, (&source, &all), (known, true), now);
+            understood.verified(&copy, (&source, &all), (&known, true), now);
             let late: String = named(&beats.late).iter().map(|(ip, _)| *ip).collect();
             let back: String = named(&beats.back).iter().map(|(ip, _)| *ip).collect();
             (late, back, known)
@@ -372,7 +451,7 @@ mod tests {
             .find(|bucket| verify::is_in::<Lists>(&[*bucket], &ServiceKey::new("public", "G@@s")));
         let bucket = bucket.unwrap();
         let mut understood = Understood::default();
-        understood.verified(&copy, (&owner, &all), (Known::All, false), now);
+        understood.verified(&copy, (&owner, &all), (&Known::All, false), now);
         for (buckets, expected) in [(vec![bucket ^ 1], 29_000), (vec![bucket], 13_000)] {
             let differing =
                 Differing { wanted: Vec::new(), unknown_there: Vec::new(), within: Some(buckets) };
@@ -406,7 +485,7 @@ mod tests {
         let mut understood = Understood::default();
         let mut tell = |now: Millis, told: &mut Told| {
             let known = hear(&copy, &news(&owner, &all, told, now, MOST), &all, now);
-            understood.verified(&copy, (&Address::new("o:1"), &all), (known, true), now);
+            understood.verified(&copy, (&Address::new("o:1"), &all), (&known, true), now);
             known == Known::All
         };
         beat(&owner, "a", START.plus(12_000));
@@ -440,7 +519,7 @@ mod tests {
             (Known::SoFar, &mine, &[], 29_000),
             (Known::All, &mine, &[], 13_000),
         ] {
-            understood.verified(&copy, (&owner, &all), (known, false), now);
+            understood.verified(&copy, (&owner, &all), (&known, false), now);
             assert_eq!(age(), 29_000, "not before the keys are compared");
             understood.compared(&copy, (&owner, &all), &differing(wanted, unknown), now);
             assert_eq!(age(), expected, "{known:?} {wanted:?} {unknown:?}");

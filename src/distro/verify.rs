@@ -16,6 +16,12 @@ pub const BUCKETS: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buckets(pub Box<[u64; BUCKETS]>);
 
+impl Default for Buckets {
+    fn default() -> Self {
+        Self(Box::new([0; BUCKETS]))
+    }
+}
+
 /// Keys and digests of some buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<K> {
@@ -42,15 +48,20 @@ impl Buckets {
     /// Those of the keys that `belongs` lets through.
     #[must_use]
     pub fn of<D: Data>(data: &D, belongs: &dyn Fn(&D::Key) -> bool) -> Self {
-        let mut buckets = Box::new([0_u64; BUCKETS]);
+        let mut buckets = Self::default();
         data.each(&mut |key, digest| {
             if digest != 0 && belongs(key) {
                 let hash = D::hash(key);
-                let bucket = &mut buckets[usize::from(bucket_of(hash))];
-                *bucket = bucket.wrapping_add(mix(hash ^ digest.rotate_left(17)));
+                buckets.add(bucket_of(hash), mix(hash ^ digest.rotate_left(17)));
             }
         });
-        Self(buckets)
+        buckets
+    }
+
+    /// Adds something to a bucket, in any order.
+    pub fn add(&mut self, bucket: u8, what: u64) {
+        let bucket = &mut self.0[usize::from(bucket)];
+        *bucket = bucket.wrapping_add(what);
     }
 
     /// The digest of all of them.
@@ -127,7 +138,8 @@ pub(super) fn is_in<D: Data>(buckets: &[u8], key: &D::Key) -> bool {
     buckets.binary_search(&bucket_of(D::hash(key))).is_ok()
 }
 
-fn bucket_of(hash: u64) -> u8 {
+/// The bucket of a key with this hash.
+pub(super) fn bucket_of(hash: u64) -> u8 {
     hash.to_be_bytes()[0]
 }
 

@@ -404,11 +404,12 @@ impl NacreNode {
                 let claim = Claim::new(&self.view, owner.as_str(), &ring);
                 let is_of = |key: &ServiceKey| claim.holds(key);
                 let known = silence::hear(&self.registry, &beats, &is_of, now);
-                let ours = nacre::distro::verify::Buckets::of(&self.lists, &is_of);
-                understood.verified(&self.registry, (&owner, &is_of), (known, ours.root() == root), now);
+                let (ours, missed) =
+                    (nacre::distro::verify::Buckets::of(&self.lists, &is_of), known.missed());
+                understood.verified(&self.registry, (&owner, &is_of), (&known, ours.root() == root), now);
                 self.understood = understood;
                 let buckets = (ours.root() != root).then_some(ours);
-                Answer::Verified { boot: self.boot, missed: known == silence::Known::Less, buckets }
+                Answer::Verified { boot: self.boot, missed, buckets }
             }
             Call::Keys { ring, page } => {
                 let mut understood = std::mem::take(&mut self.understood);
