@@ -101,7 +101,7 @@ impl Datum {
 #[derive(Clone, Debug)]
 pub enum Call {
     /// POST report.
-    Report(MemberReport),
+    Report(Box<MemberReport>),
     /// GET livez, with which an open breaker is probed.
     Probe,
     /// A client's request, passed on.

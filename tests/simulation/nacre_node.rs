@@ -184,8 +184,13 @@ impl NacreNode {
             if actions.is_empty() {
                 break;
             }
+            // Nothing more is due after calls alone.
+            let may_be_more = actions.iter().any(|action| !matches!(action, Action::Call { .. }));
             self.act(actions, at, out);
             self.take_changes(at);
+            if !may_be_more {
+                break;
+            }
         }
         self.core_due = self.core.next(at.now);
         self.keeper.prune(&self.core, at.now);
@@ -273,7 +278,7 @@ impl NacreNode {
             return;
         }
         for to in self.roster.probe_due(at.now) {
-            let (call, to) = (Call::Report(self.roster.report()), node_at(&to));
+            let (call, to) = (Call::Report(Box::new(self.roster.report())), node_at(&to));
             self.call(to, call, REPORT_LIMIT_MS, Pending::Report(to), out);
         }
         self.review(at);
