@@ -119,7 +119,7 @@ impl Runner {
                         Ended { id, to, answer }
                     });
                 }
-                Action::Settled(key) => self.exchange.distro.settle(key),
+                Action::Settled { key, asked } => self.exchange.distro.settle(key, asked),
                 Action::Ready { loaded_from } => self.serve(&loaded_from),
                 Action::StoodStill { ms } => {
                     tracing::warn!(
