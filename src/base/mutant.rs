@@ -39,8 +39,6 @@ mutants! {
     LoadsFromFirst,
     /// An owner asks nobody before it judges.
     JudgesUnasked,
-    /// What others know of silence isn't listened to.
-    DeafToBeats,
     /// What a member that can't be reached should know isn't handed on.
     HandsOnNothing,
     /// A node that stood still goes on where it was.
@@ -53,22 +51,16 @@ mutants! {
     TrustsFormerProcess,
     /// That a complete datum lacks something of ours is of no account.
     CompleteIgnored,
-    /// A copy listens to silence told by who doesn't own the service.
-    HearsStrangers,
     /// Stamps are the wall clock's, whatever was seen before.
     StampsByClockAlone,
     /// A report makes its sender an owner, though it can't be reached.
     ReportsMakeOwners,
     /// Nobody is told who is late.
     LatenessUntold,
-    /// What has been silent for too long is taken anew.
-    TakesTheDead,
     /// Who removes an instance gives the tombstone no stamp of its own.
     LeavesUnstamped,
     /// A tombstone of silence isn't refuted by a younger beat.
     SilenceUnrefuted,
-    /// Parts of a datum name no tombstones.
-    PartsWithoutGone,
     /// A request that failed isn't repeated.
     NoRetry,
     /// A member that doesn't answer stays an owner.

@@ -69,8 +69,13 @@ pub enum Action<D: Data> {
         /// What to say.
         call: Call<D>,
     },
-    /// All that could know of younger beats of the silent parts of this key have been asked: judge them.
-    Settled(D::Key),
+    /// All that could know of younger beats of the silent parts of a key have been asked: judge them.
+    Settled {
+        /// Which key.
+        key: D::Key,
+        /// When the question came up. Of a part that has become silent since then nobody was asked.
+        asked: Millis,
+    },
     /// Find this out, and give what comes out to [`Core::compared`] before anything else.
     Compare(Comparison),
     /// The data of the others are here.
@@ -186,7 +191,13 @@ impl<K: Clone + Ord + std::hash::Hash> Line<K> {
 #[derive(Debug)]
 struct Ask {
     waits_for: BTreeSet<Address>,
-    until: Millis,
+    asked: Millis,
+}
+
+impl Ask {
+    fn until(&self) -> Millis {
+        self.asked.plus(ASK_MS)
+    }
 }
 
 /// The protocol of one node.
@@ -342,7 +353,7 @@ impl<D: Data> Core<D> {
         self.asks.entry(key.clone()).or_insert_with(|| {
             let asks = !mutant::is(Mutant::JudgesUnasked);
             let peers = view.peers.iter().filter(|peer| asks && peer.is_nacre_at_work());
-            Ask { waits_for: peers.map(|peer| peer.address.clone()).collect(), until: now.plus(ASK_MS) }
+            Ask { waits_for: peers.map(|peer| peer.address.clone()).collect(), asked: now }
         });
     }
 
@@ -375,17 +386,18 @@ impl<D: Data> Core<D> {
         let mut actions = Vec::new();
         let before = self.driven.replace(now);
         let still_ms = before.map_or(0, |before| now.since(before));
-        let is_unnoticed = mutant::is(Mutant::StandstillUnnoticed);
-        if !is_unnoticed
-            && still_ms > STILL_MS
-            && self.view.standing == Standing::Serving
-            && !self.view.peers.is_empty()
-        {
-            // What the others did meanwhile comes first.
-            self.next_round = now.plus(self.rhythm.verify_ms);
-            self.asks.clear();
-            actions.push(Action::StoodStill { ms: still_ms });
-            return actions;
+        if still_ms > STILL_MS && !self.view.peers.is_empty() && !mutant::is(Mutant::StandstillUnnoticed) {
+            match self.view.standing {
+                Standing::Serving => {
+                    // What the others did meanwhile comes first.
+                    self.next_round = now.plus(self.rhythm.verify_ms);
+                    self.asks.clear();
+                    actions.push(Action::StoodStill { ms: still_ms });
+                    return actions;
+                }
+                Standing::Starting | Standing::Comparing => self.load_anew(now),
+                Standing::Alone | Standing::Removed | Standing::Leaving => {}
+            }
         }
         match self.view.standing {
             Standing::Alone | Standing::Removed => match self.parts_until {
@@ -420,7 +432,7 @@ impl<D: Data> Core<D> {
             }
             Standing::Starting | Standing::Comparing => self.load.as_ref().and_then(|load| load.next(now)),
             Standing::Serving | Standing::Leaving => {
-                let asks = self.asks.values().map(|ask| ask.until);
+                let asks = self.asks.values().map(Ask::until);
                 self.next_send().into_iter().chain(asks).chain([self.next_round]).min()
             }
         };
@@ -515,6 +527,13 @@ impl<D: Data> Core<D> {
         Action::Call { id: self.last_id, to: to.clone(), call }
     }
 
+    /// The node stood still while it loaded: what it got before is old, and so is what lies in its sockets.
+    fn load_anew(&mut self, now: Millis) {
+        self.calls.retain(|_, (_, call)| !matches!(call, UnderWay::Load));
+        let peers = self.view.peers.iter().map(|peer| peer.address.clone());
+        self.load = Some(Load::after_standstill(peers, now));
+    }
+
     fn go_on_loading(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
         let Some(load) = &mut self.load else { return };
         let asked = load.take(now);
@@ -559,9 +578,9 @@ impl<D: Data> Core<D> {
     /// Gives out the keys whose silence may be judged.
     fn settle(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
         self.asks.retain(|key, ask| {
-            let settled = ask.waits_for.is_empty() || now >= ask.until;
+            let settled = ask.waits_for.is_empty() || now >= ask.until();
             if settled {
-                actions.push(Action::Settled(key.clone()));
+                actions.push(Action::Settled { key: key.clone(), asked: ask.asked });
             }
             !settled
         });

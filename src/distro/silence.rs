@@ -131,9 +131,8 @@ pub fn hear(
             }
         });
     }
-    let hears_strangers = mutant::is(Mutant::HearsStrangers);
     each(registry, &beats.late, |service, silent| {
-        if !of_owner(&service.key) && !hears_strangers {
+        if !of_owner(&service.key) {
             return;
         }
         if let Some(instance) = service.state().ephemeral.get(&silent.key()) {
@@ -285,9 +284,6 @@ pub fn younger(registry: &Registry, asked: &Silences, now: Millis) -> Silences {
 
 /// Takes the answer to a question about silence.
 pub fn take(registry: &Registry, heard: &Silences, now: Millis) {
-    if mutant::is(Mutant::DeafToBeats) {
-        return;
-    }
     each(registry, heard, |service, beat| {
         service.hear_beat(&beat.key(), now.minus(beat.3));
     });

@@ -113,10 +113,11 @@ impl Draft {
     /// Removes an ephemeral instance, if it is there; where tombstones are kept, it leaves one in any case: a peer may
     /// know what isn't known here.
     pub fn remove(&mut self, key: &InstanceKey<'_>, cause: Cause) -> Option<Arc<Instance>> {
-        let stamp =
+        let mut stamp =
             if self.moment.keeps_gone || self.ephemeral.contains(key) { self.local_stamp() } else { 0 };
-        let unstamped = mutant::is(Mutant::LeavesUnstamped);
-        let stamp = self.ephemeral.get(key).filter(|_| unstamped).map_or(stamp, |known| known.stamp());
+        if mutant::is(Mutant::LeavesUnstamped) {
+            stamp = self.ephemeral.get(key).map_or(stamp, |known| known.stamp());
+        }
         let gone = Gone::of(key, stamp, self.moment.now, cause);
         let known = self.ephemeral.get(key).filter(|_| !gone.has_left());
         let written = known.map_or(stamp, |known| known.written());

@@ -149,9 +149,7 @@ impl State {
     pub fn entries(&self, newer_than: Option<u64>) -> impl Iterator<Item = Shown<'_>> {
         let alive = self.ephemeral.iter().map(|instance| Shown::Alive(instance, instance.mark()));
         let all = alive.chain(self.gone.iter().map(Shown::Gone));
-        let untold = newer_than.is_some() && mutant::is(Mutant::PartsWithoutGone);
-        all.filter(move |entry| !(untold && matches!(entry, Shown::Gone(_))))
-            .filter(move |entry| newer_than.is_none_or(|stamp| entry.stamp() > stamp))
+        all.filter(move |entry| newer_than.is_none_or(|stamp| entry.stamp() > stamp))
     }
 
     /// What two nodes compare to see whether they have the same ephemeral instances with the same records; 0 where there
@@ -162,11 +160,10 @@ impl State {
             let mut text = Vec::new();
             self.ephemeral.iter().fold(0, |digest: u64, instance| {
                 let mark = instance.mark();
-                text.clear();
                 if mutant::is(Mutant::ShallowDigest) {
-                    text.extend_from_slice(instance.ip().as_bytes());
-                    return digest.wrapping_add(mix(fnv(text.iter().copied())));
+                    return digest.wrapping_add(mix(fnv(instance.ip().bytes())));
                 }
+                text.clear();
                 push_record(&mut text, instance, mark.healthy);
                 text.extend_from_slice(&mark.stamp.to_be_bytes());
                 // A sum doesn't ask for the order.

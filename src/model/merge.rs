@@ -104,7 +104,6 @@ impl Registry {
         instance.is_overdue(now)
             && now.since(instance.last_beat()) > ROUGHLY_MS
             && self.expires.load(Atomic::Relaxed)
-            && !mutant::is(Mutant::TakesTheDead)
     }
 
     /// Takes the list of a 1.x member, which knows no stamps; makes the service where needed.

@@ -26,7 +26,34 @@ use super::{
 const SEEDS: u64 = 1_000;
 
 /// The first seed that finds each fault, and the promise that it sees broken.
-const FOUND: &[(Mutant, u64, &str)] = &[];
+const FOUND: &[(Mutant, u64, &str)] = &[
+    (Mutant::StaleOverwrite, 0, "older"),
+    (Mutant::AbsenceRemoves, 2, "missing"),
+    (Mutant::EndlessRetry, 0, "stranger"),
+    (Mutant::LostGrace, 3, "unhealthy"),
+    (Mutant::NoOrder, 204, "still there"),
+    (Mutant::NoTombstones, 0, "risen"),
+    (Mutant::TombstoneLoses, 0, "risen"),
+    (Mutant::VerifyFindsNothing, 7, "overdue"),
+    (Mutant::ShallowDigest, 61, "unequal"),
+    (Mutant::LoadsFromFirst, 7, "overdue"),
+    (Mutant::JudgesUnasked, 2, "unhealthy"),
+    (Mutant::HandsOnNothing, 86, "risen"),
+    (Mutant::StandstillUnnoticed, 0, "risen"),
+    (Mutant::HealthWithoutStamp, 0, "unequal"),
+    (Mutant::ForgetsTheAbsent, 21, "risen"),
+    (Mutant::TrustsFormerProcess, 148, "overdue"),
+    (Mutant::CompleteIgnored, 6, "overdue"),
+    (Mutant::StampsByClockAlone, 20, "missing"),
+    (Mutant::ReportsMakeOwners, 6, "ring"),
+    (Mutant::LatenessUntold, 0, "overdue"),
+    (Mutant::LeavesUnstamped, 0, "still there"),
+    (Mutant::SilenceUnrefuted, 83, "missing"),
+    (Mutant::NoRetry, 50, "older"),
+    (Mutant::NobodyGoesDown, 0, "ring"),
+    (Mutant::MissedNewsUnnoticed, 2, "overdue"),
+    (Mutant::ReturnsUnloaded, 0, "incomplete start"),
+];
 
 fn run(mutant: Option<Mutant>, seed: u64) -> Option<Violation> {
     mutant::with(mutant, || World::<NacreNode>::run(seed, Plan::of_seed(seed), false).violation)
