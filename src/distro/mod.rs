@@ -35,6 +35,7 @@ pub mod accept;
 pub mod batch;
 pub mod bodies;
 pub mod checksum;
+pub mod claim;
 pub mod codec;
 pub mod comparison;
 pub mod core;
@@ -55,4 +56,5 @@ pub mod takeover;
 pub mod verify;
 pub mod whole_instance;
 
-pub use handle::{Claim, Distro};
+pub use claim::Claim;
+pub use handle::Distro;

@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{
+    claim::Claim,
     data::{Data as _, Told},
     documents::{Beats, Named, Room, Silences, Silent, read_buckets, write_buckets},
     lists::Lists,
@@ -189,53 +190,55 @@ fn each_service(registry: &Registry, of: &dyn Fn(&ServiceKey) -> bool, each: &mu
     });
 }
 
-/// Owners whose last words about silence were understood, but for those about services in some buckets, while the comparison
-/// of their data goes on.
+/// The last words about silence of owners that were understood, while the comparison of their data goes on.
 #[derive(Debug, Default)]
-pub struct Understood(BTreeMap<Address, Vec<u8>>);
+pub struct Understood(BTreeMap<Address, Words>);
+
+#[derive(Clone, Debug)]
+struct Words {
+    /// What they were about: of what the owner owns since then they say nothing.
+    claim: Claim,
+    /// Of services in these buckets something was missed.
+    missed: Vec<u8>,
+    at: Millis,
+}
 
 impl Understood {
     /// An owner compared the digest of its data: where that `is_equal`, what it said holds for all of them.
     pub fn verified(
         &mut self,
         registry: &Registry,
-        (owner, of_owner): (&Address, &dyn Fn(&ServiceKey) -> bool),
+        claim: &Claim,
         (known, is_equal): (&Known, bool),
         now: Millis,
     ) {
-        self.0.remove(owner);
+        self.0.remove(&claim.source);
         let missed = match known {
             Known::All => Vec::new(),
             Known::But(buckets) => buckets.clone(),
             Known::SoFar | Known::Less => return,
         };
         if is_equal {
-            in_time(registry, &|key| of_owner(key) && !verify::is_in::<Lists>(&missed, key), now);
+            in_time(registry, &|key| claim.holds(key) && !verify::is_in::<Lists>(&missed, key), now);
         } else {
-            self.0.insert(owner.clone(), missed);
+            self.0.insert(claim.source.clone(), Words { claim: claim.clone(), missed, at: now });
         }
     }
 
     /// It compared the keys that may differ, or some of them: what it said holds for all others, or for the others among
     /// these. Those that differ are sent, and their beats with them.
-    pub fn compared(
-        &mut self,
-        registry: &Registry,
-        (owner, of_owner): (&Address, &dyn Fn(&ServiceKey) -> bool),
-        differing: &Differing<ServiceKey>,
-        now: Millis,
-    ) {
+    pub fn compared(&mut self, registry: &Registry, claim: &Claim, differing: &Differing<ServiceKey>) {
         let Differing { wanted, unknown_there, within } = differing;
-        let missed = if within.is_some() { self.0.get(owner).cloned() } else { self.0.remove(owner) };
-        if let Some(missed) = missed {
-            let differs: BTreeSet<&ServiceKey> = wanted.iter().chain(unknown_there).collect();
-            let is_equal = |key: &ServiceKey| {
-                within.as_ref().is_none_or(|buckets| verify::is_in::<Lists>(buckets, key))
-                    && !verify::is_in::<Lists>(&missed, key)
-                    && !differs.contains(key)
-            };
-            in_time(registry, &|key| of_owner(key) && is_equal(key), now);
-        }
+        let words =
+            if within.is_some() { self.0.get(&claim.source).cloned() } else { self.0.remove(&claim.source) };
+        let Some(Words { missed, at, .. }) = words.filter(|words| words.claim == *claim) else { return };
+        let differs: BTreeSet<&ServiceKey> = wanted.iter().chain(unknown_there).collect();
+        let is_equal = |key: &ServiceKey| {
+            within.as_ref().is_none_or(|buckets| verify::is_in::<Lists>(buckets, key))
+                && !verify::is_in::<Lists>(&missed, key)
+                && !differs.contains(key)
+        };
+        in_time(registry, &|key| claim.holds(key) && is_equal(key), at);
     }
 }
 
@@ -302,12 +305,19 @@ mod tests {
     use super::*;
     use crate::{
         base::{clock::Reading, json},
+        cluster::View,
         model::{Limits, instance::Description, registry::Place},
     };
 
     const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
     const START: Millis = Millis(100_000);
     const MOST: usize = 1 << 20;
+
+    /// Of the owner of all.
+    fn claim(ring: &[&str]) -> Claim {
+        let ring: Vec<String> = ring.iter().map(ToString::to_string).collect();
+        Claim::new(&View::alone(Address::new("o:1")), "o:1", &ring)
+    }
 
     /// A node with these instances, all beaten at the start.
     fn node(ips: &[&str]) -> Registry {
@@ -380,7 +390,7 @@ mod tests {
             let beats = news(&owner, &all, &mut told, now, MOST);
             let known = hear(&copy, &beats, &all, now);
             told.answered(known.missed());
-            understood.verified(&copy, (&Address::new("o:1"), &all), (&known, true), now);
+            understood.verified(&copy, &claim(&["o:1"]), (&known, true), now);
             let late = beats.late.iter().map(|(named, silent)| (named.0.name.to_string(), silent.len()));
             (late.collect::<Vec<_>>(), known)
         };
@@ -408,7 +418,7 @@ mod tests {
     fn what_there_is_no_room_for_is_told_the_next_time_and_nothing_follows_until_then() {
         let ips = ["a", "b", "c", "d"];
         let (owner, copy, mut told) = (node(&ips), node(&ips), Told::default());
-        let (all, source) = (|_: &ServiceKey| true, Address::new("o:1"));
+        let (all, source) = (|_: &ServiceKey| true, claim(&["o:1"]));
         let mut understood = Understood::default();
         // Room for two.
         let most = json::length(&vec![(
@@ -419,7 +429,7 @@ mod tests {
             let beats = news(&owner, &all, &mut told, now, most);
             assert!(json::length(&beats.late).max(json::length(&beats.back)) <= most);
             let known = hear(&copy, &beats, &all, now);
-            understood.verified(&copy, (&source, &all), (&known, true), now);
+            understood.verified(&copy, &source, (&known, true), now);
             let late: String = named(&beats.late).iter().map(|(ip, _)| *ip).collect();
             let back: String = named(&beats.back).iter().map(|(ip, _)| *ip).collect();
             (late, back, known)
@@ -441,17 +451,17 @@ mod tests {
 
     #[test]
     fn a_part_of_the_keys_that_differ_says_nothing_of_others() {
-        let (copy, owner, all) = (node(&["a"]), Address::new("o:1"), |_: &ServiceKey| true);
+        let (copy, owner) = (node(&["a"]), claim(&["o:1"]));
         let now = START.plus(29_000);
         let bucket = (0..=u8::MAX)
             .find(|bucket| verify::is_in::<Lists>(&[*bucket], &ServiceKey::new("public", "G@@s")));
         let bucket = bucket.unwrap();
         let mut understood = Understood::default();
-        understood.verified(&copy, (&owner, &all), (&Known::All, false), now);
+        understood.verified(&copy, &owner, (&Known::All, false), now);
         for (buckets, expected) in [(vec![bucket ^ 1], 29_000), (vec![bucket], 13_000)] {
             let differing =
                 Differing { wanted: Vec::new(), unknown_there: Vec::new(), within: Some(buckets) };
-            understood.compared(&copy, (&owner, &all), &differing, now);
+            understood.compared(&copy, &owner, &differing);
             assert_eq!(ages(&copy, now), [expected]);
         }
     }
@@ -481,7 +491,7 @@ mod tests {
         let mut understood = Understood::default();
         let mut tell = |now: Millis, told: &mut Told| {
             let known = hear(&copy, &news(&owner, &all, told, now, MOST), &all, now);
-            understood.verified(&copy, (&Address::new("o:1"), &all), (&known, true), now);
+            understood.verified(&copy, &claim(&["o:1"]), (&known, true), now);
             known == Known::All
         };
         beat(&owner, "a", START.plus(12_000));
@@ -498,7 +508,7 @@ mod tests {
 
     #[test]
     fn of_what_the_owner_lacks_or_has_otherwise_its_silence_says_nothing() {
-        let (copy, owner, all) = (node(&["a"]), Address::new("o:1"), |_: &ServiceKey| true);
+        let (copy, owner) = (node(&["a"]), claim(&["o:1"]));
         let (now, own) = (START.plus(29_000), ServiceKey::new("public", "G@@s"));
         let age = || ages(&copy, now)[0];
         let differing = |wanted: &[ServiceKey], unknown_there: &[ServiceKey]| Differing {
@@ -515,14 +525,21 @@ mod tests {
             (Known::SoFar, &mine, &[], 29_000),
             (Known::All, &mine, &[], 13_000),
         ] {
-            understood.verified(&copy, (&owner, &all), (&known, false), now);
+            understood.verified(&copy, &owner, (&known, false), now);
             assert_eq!(age(), 29_000, "not before the keys are compared");
-            understood.compared(&copy, (&owner, &all), &differing(wanted, unknown), now);
+            understood.compared(&copy, &owner, &differing(wanted, unknown));
             assert_eq!(age(), expected, "{known:?} {wanted:?} {unknown:?}");
         }
         let later = now.plus(20_000);
-        understood.compared(&copy, (&owner, &all), &differing(&[], &[]), later);
+        understood.compared(&copy, &owner, &differing(&[], &[]));
         assert_eq!(ages(&copy, later), [33_000], "nothing was said since");
+        // What it owned when it said it may not be what it owns when keys are compared.
+        understood.verified(&copy, &owner, (&Known::All, false), later);
+        understood.compared(&copy, &claim(&["n:1", "o:1"]), &differing(&[], &[]));
+        assert_eq!(ages(&copy, later), [33_000], "others were its own");
+        understood.verified(&copy, &owner, (&Known::All, false), later);
+        understood.compared(&copy, &owner, &differing(&[], &[]));
+        assert_eq!(ages(&copy, later.plus(2_000)), [15_000], "counted from when it was said");
     }
 
     #[test]

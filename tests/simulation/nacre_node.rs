@@ -427,26 +427,20 @@ impl NacreNode {
                 Answer::Taken
             }
             Call::Verify { ring, root, beats } => {
-                let mut understood = std::mem::take(&mut self.understood);
-                let owner = address(from);
-                let claim = Claim::new(&self.view, owner.as_str(), &ring);
+                let claim = Claim::new(&self.view, address(from).as_str(), &ring);
                 let is_of = |key: &ServiceKey| claim.holds(key);
                 let known = silence::hear(&self.registry, &beats, &is_of, now);
                 let (ours, missed) =
                     (nacre::distro::verify::Buckets::of(&self.lists, &is_of), known.missed());
-                understood.verified(&self.registry, (&owner, &is_of), (&known, ours.root() == root), now);
-                self.understood = understood;
+                self.understood.verified(&self.registry, &claim, (&known, ours.root() == root), now);
                 let buckets = (ours.root() != root).then_some(ours);
                 Answer::Verified { boot: self.boot, missed, buckets }
             }
             Call::Keys { ring, page } => {
-                let mut understood = std::mem::take(&mut self.understood);
-                let owner = address(from);
-                let claim = Claim::new(&self.view, owner.as_str(), &ring);
+                let claim = Claim::new(&self.view, address(from).as_str(), &ring);
                 let is_of = |key: &ServiceKey| claim.holds(key);
                 let differing = page.compare(&self.lists, &is_of);
-                understood.compared(&self.registry, (&owner, &is_of), &differing, now);
-                self.understood = understood;
+                self.understood.compared(&self.registry, &claim, &differing);
                 self.core.lacks(&address(from), differing.unknown_there, now);
                 Answer::Wanted(differing.wanted)
             }
