@@ -64,7 +64,7 @@ impl Comparison {
         let (mut calls, mut told) = (Vec::new(), Vec::new());
         match subject {
             Subject::Round { nacre, legacy } => {
-                let root = (!nacre.is_empty()).then(|| Buckets::of(data, &owned).root()).unwrap_or_default();
+                let root = if nacre.is_empty() { 0 } else { Buckets::of(data, &owned).root() };
                 for (peer, mut told_before) in nacre {
                     let beats = data.beats(&owned, &mut told_before, now);
                     calls.push((peer.clone(), Call::Verify { view: Arc::clone(&view), root, beats }));

@@ -3,15 +3,15 @@
 //! The protocol never holds data: it decides which keys go to whom and when, and whoever drives it reads the newest data
 //! when a call is made. Instance lists are the data that ships; tests bring others.
 
-use std::{collections::HashSet, fmt::Debug, hash::Hash};
+use std::{fmt::Debug, hash::Hash};
 
-use crate::base::clock::Millis;
+use crate::base::{clock::Millis, hash::Numbers};
 
 /// What a peer has been told of late parts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Told {
     /// Those that it knows for late, by hashes of key and part whose first byte is the bucket of the key.
-    pub parts: HashSet<u64>,
+    pub parts: Numbers,
     /// Buckets, ascending, in which it knew others: it is to forget those, and all in them is said anew.
     pub anew: Vec<u8>,
     /// It knew others somewhere, or may have missed something: it is said what to compare bucket by bucket.

@@ -6,7 +6,7 @@
 //! found out by a digest of all that are late: without it those who aren't named would be taken for living.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     base::{
         clock::Millis,
-        hash::{fnv, mix},
+        hash::{Folding, Numbers, fnv, mix},
         mutant::{self, Mutant},
     },
     cluster::Address,
@@ -47,7 +47,8 @@ pub fn news(
     if mutant::is(Mutant::LatenessUntold) {
         return beats;
     }
-    let (mut said, mut lates) = (HashSet::with_capacity(told.parts.len()), Buckets::default());
+    let (mut said, mut lates) =
+        (Numbers::with_capacity_and_hasher(told.parts.len(), Folding::default()), Buckets::default());
     let mut room = Room(most_bytes);
     registry.for_each(|service| {
         if !owned(&service.key) {
