@@ -240,9 +240,7 @@ impl<D: Data> Core<D> {
             if peer.is_nacre_at_work() && !was_at_work {
                 // It may have started anew meanwhile.
                 line.told.clear();
-                if !mutant::is(Mutant::TrustsFormerProcess) {
-                    line.outbox.forget_confirmed();
-                }
+                line.outbox.forget_confirmed();
                 line.outbox.hurry(now);
             }
         }
@@ -431,7 +429,7 @@ impl<D: Data> Core<D> {
                 if is_new || missed {
                     line.told.clear();
                 }
-                if is_new && !mutant::is(Mutant::TrustsFormerProcess) {
+                if is_new {
                     line.outbox.forget_confirmed();
                 }
                 if let Some(theirs) = buckets {
