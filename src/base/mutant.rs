@@ -47,8 +47,6 @@ mutants! {
     HealthWithoutStamp,
     /// A member that is away isn't told later what happened meanwhile.
     ForgetsTheAbsent,
-    /// A peer that has started anew counts as having what its former process had.
-    TrustsFormerProcess,
     /// That a complete datum lacks something of ours is of no account.
     CompleteIgnored,
     /// Stamps are the wall clock's, whatever was seen before.

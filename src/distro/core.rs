@@ -249,9 +249,7 @@ impl<D: Data> Core<D> {
             if peer.is_nacre_at_work() && !was_at_work {
                 // It may have started anew meanwhile.
                 line.told.clear();
-                if !mutant::is(Mutant::TrustsFormerProcess) {
-                    line.outbox.forget_confirmed();
-                }
+                line.outbox.forget_confirmed();
                 line.outbox.hurry(now);
             }
         }
@@ -468,7 +466,7 @@ impl<D: Data> Core<D> {
                 } else {
                     line.told.answered(missed);
                 }
-                if is_new && !mutant::is(Mutant::TrustsFormerProcess) {
+                if is_new {
                     line.outbox.forget_confirmed();
                 }
                 if let Some(theirs) = buckets {

@@ -5,14 +5,12 @@
 
 use std::{
     env,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
 use nacre::base::mutant::{self, Mutant};
+use parking_lot::Mutex;
 
 use super::{
     faults::Plan,
@@ -36,13 +34,12 @@ const FOUND: &[(Mutant, u64, &str)] = &[
     (Mutant::TombstoneLoses, 0, "risen"),
     (Mutant::VerifyFindsNothing, 7, "overdue"),
     (Mutant::ShallowDigest, 61, "unequal"),
-    (Mutant::LoadsFromFirst, 7, "overdue"),
+    (Mutant::LoadsFromFirst, 0, "incomplete start"),
     (Mutant::JudgesUnasked, 2, "unhealthy"),
-    (Mutant::HandsOnNothing, 86, "risen"),
+    (Mutant::HandsOnNothing, 181, "late"),
     (Mutant::StandstillUnnoticed, 0, "risen"),
     (Mutant::HealthWithoutStamp, 0, "unequal"),
     (Mutant::ForgetsTheAbsent, 21, "risen"),
-    (Mutant::TrustsFormerProcess, 148, "overdue"),
     (Mutant::CompleteIgnored, 6, "overdue"),
     (Mutant::StampsByClockAlone, 20, "missing"),
     (Mutant::ReportsMakeOwners, 6, "ring"),
@@ -52,7 +49,7 @@ const FOUND: &[(Mutant, u64, &str)] = &[
     (Mutant::NoRetry, 50, "older"),
     (Mutant::NobodyGoesDown, 0, "ring"),
     (Mutant::MissedNewsUnnoticed, 2, "overdue"),
-    (Mutant::ReturnsUnloaded, 0, "incomplete start"),
+    (Mutant::ReturnsUnloaded, 0, "risen"),
 ];
 
 fn run(mutant: Option<Mutant>, seed: u64) -> Option<Violation> {
@@ -62,16 +59,14 @@ fn run(mutant: Option<Mutant>, seed: u64) -> Option<Violation> {
 /// Calls `each` with all of `items`, several at a time; gives what it gave, in their order.
 fn side_by_side<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some((number, item)) = Some(next.fetch_add(1, Ordering::Relaxed))
-            .and_then(|number| items.get(number).map(|item| (number, item)))
-        {
-            let result = each(item);
-            results.lock().unwrap().push((number, result));
-        }
+    let work = || loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let Some(item) = items.get(number) else { return };
+        let result = each(item);
+        results.lock().push((number, result));
     };
     thread::scope(|scope| (0..THREADS).for_each(|_| _ = scope.spawn(work)));
-    let mut results = results.into_inner().unwrap();
+    let mut results = results.into_inner();
     results.sort_by_key(|(number, _)| *number);
     results.into_iter().map(|(_, result)| result).collect()
 }
@@ -85,7 +80,7 @@ fn mutants_are_found_by_their_seeds() {
             .then(|| format!("{mutant:?}, seed {seed}: {found:?} instead of {promise}, sound: {sound:?}\n"))
     });
     let wrong: String = wrong.into_iter().flatten().collect();
-    assert!(wrong.is_empty(), "{wrong}");
+    assert!(wrong.is_empty(), "{wrong}Where the protocol is another one on purpose, make the table anew.");
 }
 
 #[test]
