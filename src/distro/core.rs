@@ -10,10 +10,9 @@ use std::{
 };
 
 use super::{
-    bodies::BODY_BYTES,
+    comparison::{Compared, Comparison, Subject},
     data::{Data, Told},
     load::{Load, Loaded},
-    mapper::{self, Owner},
     outbox::{Item, Outbox, Pace, Sent},
     verify::{Buckets, Page},
 };
@@ -68,6 +67,8 @@ pub enum Action<D: Data> {
     },
     /// All that could know of younger beats of the silent parts of this key have been asked: judge them.
     Settled(D::Key),
+    /// Find this out, and give what comes out to [`Core::compared`] before anything else.
+    Compare(Comparison),
     /// The data of the others are here.
     Ready {
         /// Those whose data were merged; they can be reached.
@@ -341,7 +342,7 @@ impl<D: Data> Core<D> {
     }
 
     /// What is to be done at `now`.
-    pub fn poll(&mut self, data: &D, now: Millis) -> Vec<Action<D>> {
+    pub fn poll(&mut self, now: Millis) -> Vec<Action<D>> {
         let mut actions = Vec::new();
         let before = self.driven.replace(now);
         let still_ms = before.map_or(0, |before| now.since(before));
@@ -362,7 +363,7 @@ impl<D: Data> Core<D> {
                 self.pull_from_legacy(&mut actions);
                 if now >= self.next_round {
                     self.next_round = now.plus(self.rhythm.verify_ms);
-                    self.verify(data, now, &mut actions);
+                    actions.extend(self.round().map(Action::Compare));
                 }
             }
         }
@@ -387,7 +388,7 @@ impl<D: Data> Core<D> {
     }
 
     /// A call has ended.
-    pub fn answered(&mut self, id: u64, answer: Answer<D::Key>, data: &D, now: Millis) -> Vec<Action<D>> {
+    pub fn answered(&mut self, id: u64, answer: Answer<D::Key>, now: Millis) -> Vec<Action<D>> {
         let mut actions = Vec::new();
         let Some((peer, call)) = self.calls.remove(&id) else { return actions };
         let (pace, dice) = (self.pace(), mix(fnv(self.view.own.as_str().bytes()) ^ id));
@@ -412,7 +413,8 @@ impl<D: Data> Core<D> {
                     line.outbox.forget_confirmed();
                 }
                 if let Some(theirs) = buckets {
-                    self.compare(&peer, &theirs, data, &mut actions);
+                    let (view, subject) = (Arc::clone(&self.view), Subject::Differing { peer, theirs });
+                    actions.push(Action::Compare(Comparison { view, subject }));
                 }
             }
             (UnderWay::Verify, _) => {
@@ -534,52 +536,40 @@ impl<D: Data> Core<D> {
         }
     }
 
-    /// Compares what the node owns with all peers.
-    fn verify(&mut self, data: &D, now: Millis, actions: &mut Vec<Action<D>>) {
+    /// What is to be found out to compare what the node owns with all peers.
+    fn round(&mut self) -> Option<Comparison> {
         let view = Arc::clone(&self.view);
-        if view.own_index.is_none() {
-            return;
-        }
-        let owned = |key: &D::Key| mapper::owner(&view, D::name(key)) == Owner::Here;
-        let root = view.peers.iter().any(Peer::is_nacre_at_work).then(|| Buckets::of(data, &owned).root());
+        view.own_index?;
+        let (mut nacre, mut legacy) = (Vec::new(), Vec::new());
         for peer in &view.peers {
-            let Some(line) = self.lines.get_mut(&peer.address).filter(|line| !line.verifying) else {
-                continue;
-            };
-            let call = match (root, peer.nacre) {
-                (Some(root), Some(_)) if peer.is_nacre_at_work() => Call::Verify {
-                    view: Arc::clone(&view),
-                    root,
-                    beats: data.beats(&owned, &mut line.told, now),
-                },
-                (_, Some(_)) => continue,
-                (_, None) => {
-                    let mut keys = Vec::new();
-                    data.each(&mut |key, _| {
-                        if owned(key) {
-                            keys.push(key.clone());
-                        }
-                    });
-                    if keys.is_empty() {
-                        continue;
-                    }
-                    Call::Checksums(keys)
+            let line = self.lines.get_mut(&peer.address).filter(|line| !line.verifying);
+            match (line, peer.nacre) {
+                (Some(line), Some(_)) if peer.is_nacre_at_work() => {
+                    nacre.push((peer.address.clone(), std::mem::take(&mut line.told)));
                 }
-            };
-            line.verifying = true;
-            let call = self.call(&peer.address, call);
-            actions.push(call);
+                (Some(_), None) => legacy.push(peer.address.clone()),
+                _ => {}
+            }
         }
+        let is_anybody = !nacre.is_empty() || !legacy.is_empty();
+        is_anybody.then_some(Comparison { view, subject: Subject::Round { nacre, legacy } })
     }
 
-    fn compare(&mut self, peer: &Address, theirs: &Buckets, data: &D, actions: &mut Vec<Action<D>>) {
-        let view = Arc::clone(&self.view);
-        let owned = |key: &D::Key| mapper::owner(&view, D::name(key)) == Owner::Here;
-        let differing = Buckets::of(data, &owned).differing(theirs);
-        for page in Page::all_of(data, &differing, &owned, BODY_BYTES) {
-            let call = self.call(peer, Call::Keys { view: Arc::clone(&view), page });
+    /// What was to be found out has been; before anything else happens here.
+    pub fn compared(&mut self, compared: Compared<D>) -> Vec<Action<D>> {
+        for (peer, told) in compared.told {
+            if let Some(line) = self.lines.get_mut(&peer) {
+                line.told = told;
+            }
+        }
+        let mut actions = Vec::new();
+        for (peer, call) in compared.calls {
+            let Some(line) = self.lines.get_mut(&peer) else { continue };
+            line.verifying |= matches!(call, Call::Verify { .. } | Call::Checksums(_));
+            let call = self.call(&peer, call);
             actions.push(call);
         }
+        actions
     }
 }
 

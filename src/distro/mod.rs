@@ -21,7 +21,8 @@
 //!                                                                                 lists of 1.x replaced
 //! ```
 //!
-//! Three layers. The *protocol* decides and is pure: [`core`] with [`load`], [`outbox`], [`verify`], [`mapper`], and
+//! Three layers. The *protocol* decides and is pure: [`core`] with [`load`], [`outbox`], [`comparison`], [`verify`],
+//! [`mapper`], and
 //! [`silence`] and [`takeover`], which touch nothing but cells of instances. The *transport* makes its calls: [`runner`]
 //! drives it, [`exchange`] calls members, [`legacy`] says what only those of 1.x want to hear, [`handle`] is what the rest
 //! of the server holds. The *data* are what [`data`] asks for: [`lists`] are those that ship, [`key`], [`batch`], [`codec`],
@@ -35,6 +36,7 @@ pub mod batch;
 pub mod bodies;
 pub mod checksum;
 pub mod codec;
+pub mod comparison;
 pub mod core;
 pub mod counts;
 pub mod data;

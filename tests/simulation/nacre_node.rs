@@ -178,7 +178,7 @@ impl NacreNode {
         }
         self.take_changes(at);
         for _ in 0..8 {
-            let actions = self.core.poll(&self.lists, at.now);
+            let actions = self.core.poll(at.now);
             if actions.is_empty() {
                 break;
             }
@@ -203,6 +203,11 @@ impl NacreNode {
         for action in actions {
             match action {
                 Action::Call { id, to, call } => self.say(id, node_at(&to), call, at, out),
+                Action::Compare(comparison) => {
+                    let compared = comparison.over(&self.lists, at.now);
+                    let actions = self.core.compared(compared);
+                    self.act(actions, at, out);
+                }
                 Action::Settled(key) => {
                     if self.view.standing == Standing::Serving {
                         self.keeper.settle(&self.view, &key, at.now);
@@ -253,7 +258,7 @@ impl NacreNode {
             }
             // Of a member that hasn't shown itself yet; all are Nacre.
             core::Call::Checksums(_) | core::Call::Pull(_) => {
-                let actions = self.core.answered(id, core::Answer::Failed, &self.lists, at.now);
+                let actions = self.core.answered(id, core::Answer::Failed, at.now);
                 return self.act(actions, at, out);
             }
         };
@@ -570,7 +575,7 @@ impl SimNode for NacreNode {
                     self.review(at);
                 }
                 let answer = self.core_answered(at, (to, asked), stamps, outcome);
-                let actions = self.core.answered(id, answer, &self.lists, at.now);
+                let actions = self.core.answered(id, answer, at.now);
                 self.act(actions, at, out);
             }
         }
