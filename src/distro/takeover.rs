@@ -65,9 +65,9 @@ pub fn handed_over(registry: &Registry, before: &View, after: &View) -> Vec<Serv
 
 /// Counts silence from now on, but for instances of which nothing has been heard since that was done before.
 fn renew_once(service: &Service, now: Millis) {
-    for instance in service.state().ephemeral.iter().filter(|instance| !instance.is_late()) {
+    for instance in service.state().ephemeral.iter().filter(|instance| !instance.is_renewed()) {
         instance.hear_beat(now);
-        instance.set_late(true);
+        instance.set_renewed();
     }
 }
 
@@ -143,6 +143,15 @@ mod tests {
         let again = now.plus(20_000);
         take_over(&registry, &both, &alone, again);
         assert_eq!(graced(&registry, again), (taken, 0));
+        registry.for_each(|service| {
+            let state = service.state();
+            assert!(state.ephemeral.iter().all(|instance| !instance.is_late()), "nobody has said that");
+            service.beat(&Description::new("a", 80, "DEFAULT").key, again);
+        });
+        take_over(&registry, &alone, &both, again);
+        let later = again.plus(20_000);
+        take_over(&registry, &both, &alone, later);
+        assert_eq!(graced(&registry, later), (taken, taken), "they have beaten since");
     }
 
     #[test]
