@@ -287,6 +287,15 @@ impl<D: Data> Core<D> {
         }
     }
 
+    /// Something of this key was taken from a peer under this stamp, which isn't the highest here.
+    ///
+    /// Two nodes that take each other's services for their own write at once; whoever gets the later record first
+    /// would think that those who have confirmed that have the earlier one, too, and not hand it on to one that its writer
+    /// can't reach.
+    pub fn came_belated(&mut self, key: &D::Key, stamp: u64) {
+        self.lines.values_mut().for_each(|line| line.outbox.came_belated(key, stamp));
+    }
+
     /// A peer has sent these keys, whose highest stamps here are these, and can't reach another: this node hands them on,
     /// if it reaches it. Only what isn't known to be there: members that hand on to each other in a ring come to an end.
     pub fn hand_on(&mut self, to: &Address, keys: impl IntoIterator<Item = (D::Key, u64)>, now: Millis) {

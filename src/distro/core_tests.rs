@@ -295,6 +295,9 @@ fn what_waits_for_a_peer_that_is_gone_goes_to_the_others_and_they_hand_it_on() {
     other.hand_on(&address(2), [(7, 10)], Millis(200));
     other.hand_on(&address(4), [(7, 11)], Millis(200));
     assert!(poll(&mut other, &data, Millis(300)).is_empty(), "it has it, and nobody else is a member");
+    other.came_belated(&7, 9);
+    other.hand_on(&address(2), [(7, 10)], Millis(400));
+    assert_eq!(said(&poll(&mut other, &data, Millis(400))), ["10.0.0.2:8848 push 7>None"], "but not that");
 }
 
 #[test]

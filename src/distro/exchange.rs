@@ -141,7 +141,7 @@ impl Exchange {
         let at = self.at();
         let batch = batch::read_answer(body, asked, at)?;
         let outcome = accept::take(self.registry(), batch, |_| Part::Collects, at.now);
-        self.distro.0.counts.note_outcome(&outcome);
+        self.distro.taken(&outcome);
         self.distro.note_outcome(from, &outcome);
         if outcome.faults().any(AcceptError::is_of_another_time) {
             return Err(ExchangeError::Clock);
@@ -335,8 +335,19 @@ impl Distro {
             false => Part::Copies,
         };
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
-        self.0.counts.note_outcome(&outcome);
+        self.taken(&outcome);
         outcome
+    }
+
+    fn taken(&self, outcome: &Outcome) {
+        self.0.counts.note_outcome(outcome);
+        let belated = outcome.taken.iter().filter_map(|(key, taken)| match taken {
+            Taken::Merged(merged) => Some((key, merged.belated?)),
+            Taken::Replaced(_) => None,
+        });
+        for (key, stamp) in belated {
+            self.0.core.lock().came_belated(key, stamp);
+        }
     }
 
     /// Takes what a member sent (a map of keys and data as JSON), key by key. `from` is the Nacre member that sent it; one
