@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    comparison::{Compared, Comparison, Subject},
+    comparison::{ComparedData, Comparison, Subject},
     data::{Data, Told},
     load::{Load, Loaded},
     outbox::{Item, Outbox, Pace, Sent},
@@ -180,7 +180,7 @@ impl<K: Clone + Ord + std::hash::Hash> Line<K> {
 
 /// Silent parts of a key, about which peers are asked.
 #[derive(Debug)]
-struct Ask {
+struct Question {
     waits_for: BTreeSet<Address>,
     until: Millis,
 }
@@ -192,7 +192,7 @@ pub struct Core<D: Data> {
     view: Arc<View>,
     lines: BTreeMap<Address, Line<D::Key>>,
     load: Option<Load>,
-    asks: BTreeMap<D::Key, Ask>,
+    asks: BTreeMap<D::Key, Question>,
     next_round: Millis,
     driven: Option<Millis>,
     calls: BTreeMap<u64, (Address, UnderWay<D::Key>)>,
@@ -322,7 +322,7 @@ impl<D: Data> Core<D> {
         let view = &self.view;
         self.asks.entry(key.clone()).or_insert_with(|| {
             let peers = view.peers.iter().filter(|peer| peer.is_nacre_at_work());
-            Ask { waits_for: peers.map(|peer| peer.address.clone()).collect(), until: now.plus(ASK_MS) }
+            Question { waits_for: peers.map(|peer| peer.address.clone()).collect(), until: now.plus(ASK_MS) }
         });
     }
 
@@ -515,7 +515,7 @@ impl<D: Data> Core<D> {
     fn ask_peers(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
         let view = Arc::clone(&self.view);
         for peer in view.peers.iter().filter(|peer| peer.is_nacre_at_work()) {
-            let waits = |ask: &Ask| ask.waits_for.contains(&peer.address);
+            let waits = |ask: &Question| ask.waits_for.contains(&peer.address);
             let Some(line) = self.lines.get_mut(&peer.address) else { continue };
             if line.asking || now < line.ask_not_before {
                 continue;
@@ -565,7 +565,7 @@ impl<D: Data> Core<D> {
     }
 
     /// What was to be found out has been; before anything else happens here.
-    pub fn compared(&mut self, compared: Compared<D>) -> Vec<Action<D>> {
+    pub fn compared(&mut self, compared: ComparedData<D>) -> Vec<Action<D>> {
         for (peer, told) in compared.told {
             if let Some(line) = self.lines.get_mut(&peer) {
                 line.told = told;

@@ -11,7 +11,7 @@ use http::StatusCode;
 use super::{
     accept::{self, AcceptError, Outcome, Part, Taken},
     batch,
-    bodies::{BODY_BYTES, Dialect, Outgoing, bodies},
+    bodies::{BODY_BYTES, DatumToSend, Dialect, bodies},
     checksum,
     core::{Answer, Call},
     documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted, parted},
@@ -197,7 +197,7 @@ impl Exchange {
             Dialect::Nacre => view.unreached().cloned().collect(),
             Dialect::Legacy => Vec::new(),
         };
-        let outgoing = items.iter().map(|item| Outgoing {
+        let outgoing = items.iter().map(|item| DatumToSend {
             service: item.key.clone(),
             state: registry.get(item.key.place()).map(|service| service.state()),
             newer_than: item.newer_than,
