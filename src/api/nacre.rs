@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::{
     Api, V1Call, body, distro, peers,
     reply::{Refusal, Reply},
-    routes::Outcome,
+    routes::{Outcome, Pending},
 };
 use crate::{
     cluster::Address,
     distro::{
         Distro,
         documents::{Ask, Keys, Verify},
+        exchange::Exchange,
     },
 };
 
@@ -27,9 +28,18 @@ pub fn keys(api: &Api, call: &V1Call) -> Outcome {
     answer(api, call, Distro::keys)
 }
 
-/// PUT ask: an owner asks for younger beats of silent instances.
-pub fn ask(api: &Api, call: &V1Call) -> Outcome {
-    answer(api, call, |distro, asked| distro.heard(&asked))
+/// PUT ask: an owner asks for younger beats of silent instances; waits where others are to be asked, too.
+pub fn ask(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
+    let (distro, asked) = (distro(api)?, asked::<Ask>(api, call)?);
+    if asked.unreached.is_empty() {
+        return Ok(Pending::Done(Reply::json(&distro.heard(&asked))));
+    }
+    let exchange = Exchange { distro: distro.clone(), peers: api.peers.clone() };
+    Ok(Pending::Later(Box::pin(async move { Ok(Reply::json(&exchange.heard(&asked).await)) })))
+}
+
+fn distro(api: &Api) -> Result<&Distro, Refusal> {
+    distro::at_work(api)?.ok_or_else(|| Refusal::forbidden("this server has no members beside it"))
 }
 
 /// A document that names the member it comes from.
@@ -60,10 +70,12 @@ fn answer<'a, Q: Deserialize<'a> + Sourced, A: Serialize>(
     call: &'a V1Call,
     answer: impl FnOnce(&Distro, Q) -> A,
 ) -> Outcome {
-    let Some(distro) = distro::at_work(api)? else {
-        return Err(Refusal::forbidden("this server has no members beside it"));
-    };
+    let distro = distro(api)?;
+    Ok(Reply::json(&answer(distro, asked(api, call)?)))
+}
+
+fn asked<'a, Q: Deserialize<'a> + Sourced>(api: &Api, call: &'a V1Call) -> Result<Q, Refusal> {
     let asked: Q = body::json(call).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
     peers::check_listed(&api.cluster.view_guard(), &Address::new(asked.source()))?;
-    Ok(Reply::json(&answer(distro, asked)))
+    Ok(asked)
 }

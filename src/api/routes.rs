@@ -229,7 +229,7 @@ static ROUTES: &[Route] = &[
     context(Method::GET, "/actuator/health", Now(web::actuator_health)),
     of_peers(outside(Method::PUT, "/nacre/peer/verify", Now(nacre::verify))),
     of_peers(outside(Method::PUT, "/nacre/peer/keys", Now(nacre::keys))),
-    of_peers(outside(Method::PUT, "/nacre/peer/ask", Now(nacre::ask))),
+    of_peers(outside(Method::PUT, "/nacre/peer/ask", Waits(nacre::ask))),
     outside(Method::PUT, "/nacre/drain", Now(drain::drain)),
     outside(Method::GET, "/livez", Now(observe::livez)),
     outside(Method::GET, "/readyz", Now(observe::readyz)),

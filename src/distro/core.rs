@@ -65,8 +65,13 @@ pub enum Action<D: Data> {
         /// What to say.
         call: Call<D>,
     },
-    /// All that could know of younger beats of the silent parts of this key have been asked: judge them.
-    Settled(D::Key),
+    /// All that could know of younger beats of the silent parts of a key have been asked: judge them.
+    Settled {
+        /// Which key.
+        key: D::Key,
+        /// When the question came up. Of a part that has become silent since then nobody was asked.
+        asked: Millis,
+    },
     /// Find this out, and give what comes out to [`Core::compared`] before anything else.
     Compare(Comparison),
     /// The data of the others are here.
@@ -182,7 +187,13 @@ impl<K: Clone + Ord + std::hash::Hash> Line<K> {
 #[derive(Debug)]
 struct Question {
     waits_for: BTreeSet<Address>,
-    until: Millis,
+    asked: Millis,
+}
+
+impl Question {
+    fn until(&self) -> Millis {
+        self.asked.plus(ASK_MS)
+    }
 }
 
 /// The protocol of one node.
@@ -322,7 +333,7 @@ impl<D: Data> Core<D> {
         let view = &self.view;
         self.asks.entry(key.clone()).or_insert_with(|| {
             let peers = view.peers.iter().filter(|peer| peer.is_nacre_at_work());
-            Question { waits_for: peers.map(|peer| peer.address.clone()).collect(), until: now.plus(ASK_MS) }
+            Question { waits_for: peers.map(|peer| peer.address.clone()).collect(), asked: now }
         });
     }
 
@@ -355,12 +366,18 @@ impl<D: Data> Core<D> {
         let mut actions = Vec::new();
         let before = self.driven.replace(now);
         let still_ms = before.map_or(0, |before| now.since(before));
-        if still_ms > STILL_MS && self.view.standing == Standing::Serving && !self.view.peers.is_empty() {
-            // What the others did meanwhile comes first.
-            self.next_round = now.plus(self.rhythm.verify_ms);
-            self.asks.clear();
-            actions.push(Action::StoodStill { ms: still_ms });
-            return actions;
+        if still_ms > STILL_MS && !self.view.peers.is_empty() {
+            match self.view.standing {
+                Standing::Serving => {
+                    // What the others did meanwhile comes first.
+                    self.next_round = now.plus(self.rhythm.verify_ms);
+                    self.asks.clear();
+                    actions.push(Action::StoodStill { ms: still_ms });
+                    return actions;
+                }
+                Standing::Starting | Standing::Comparing => self.load_anew(now),
+                Standing::Alone | Standing::Removed | Standing::Leaving => {}
+            }
         }
         match self.view.standing {
             Standing::Alone | Standing::Removed => {}
@@ -389,7 +406,7 @@ impl<D: Data> Core<D> {
             Standing::Serving | Standing::Leaving => {
                 let peers = self.view.peers.iter().filter(|peer| is_sent_to(peer));
                 let sends = peers.filter_map(|peer| self.lines.get(&peer.address)?.outbox.next());
-                let asks = self.asks.values().map(|ask| ask.until);
+                let asks = self.asks.values().map(Question::until);
                 sends.chain(asks).chain([self.next_round]).min()
             }
         };
@@ -477,6 +494,13 @@ impl<D: Data> Core<D> {
         Action::Call { id: self.last_id, to: to.clone(), call }
     }
 
+    /// The node stood still while it loaded: what it got before is old, and so is what lies in its sockets.
+    fn load_anew(&mut self, now: Millis) {
+        self.calls.retain(|_, (_, call)| !matches!(call, UnderWay::Load));
+        let peers = self.view.peers.iter().map(|peer| peer.address.clone());
+        self.load = Some(Load::after_standstill(peers, now));
+    }
+
     fn go_on_loading(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
         let Some(load) = &mut self.load else { return };
         let asked = load.take(now);
@@ -504,9 +528,9 @@ impl<D: Data> Core<D> {
     /// Gives out the keys whose silence may be judged.
     fn settle(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
         self.asks.retain(|key, ask| {
-            let settled = ask.waits_for.is_empty() || now >= ask.until;
+            let settled = ask.waits_for.is_empty() || now >= ask.until();
             if settled {
-                actions.push(Action::Settled(key.clone()));
+                actions.push(Action::Settled { key: key.clone(), asked: ask.asked });
             }
             !settled
         });

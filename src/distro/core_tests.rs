@@ -69,7 +69,7 @@ fn serving(peers: Vec<Peer>) -> Core<Numbers> {
 fn said(actions: &[Action<Numbers>]) -> Vec<String> {
     let said = |action: &Action<Numbers>| match action {
         Action::Call { to, call, .. } => format!("{to} {}", word(call)),
-        Action::Settled(key) => format!("settled {key}"),
+        Action::Settled { key, asked } => format!("settled {key} of {asked}", asked = asked.0),
         Action::Compare(comparison) => format!("{comparison:?}"),
         Action::Ready { loaded_from } => format!("ready {}", loaded_from.len()),
         Action::StoodStill { ms } => format!("still {ms}"),
@@ -230,17 +230,17 @@ fn silence_is_judged_when_all_have_answered_or_three_seconds_have_passed() {
     answered(&mut core, id(&actions, 0), Answer::Done, &data, Millis(11));
     assert!(poll(&mut core, &data, Millis(12)).is_empty());
     answered(&mut core, id(&actions, 1), Answer::Done, &data, Millis(13));
-    assert_eq!(said(&poll(&mut core, &data, Millis(13))), ["settled 7"]);
+    assert_eq!(said(&poll(&mut core, &data, Millis(13))), ["settled 7 of 10"]);
     core.ask(&8, Millis(100));
     assert_eq!(
         said(&poll(&mut core, &data, Millis(100))),
         ["10.0.0.2:8848 ask [8]", "10.0.0.3:8848 ask [8]"]
     );
     let actions = driven(&mut core, &data, &mut Millis(101), 2_999);
-    assert_eq!(said(&actions), ["settled 8"]);
+    assert_eq!(said(&actions), ["settled 8 of 100"]);
     core.see(view(Standing::Serving, vec![away()]), Millis(3_200));
     core.ask(&9, Millis(3_200));
-    assert_eq!(said(&poll(&mut core, &data, Millis(3_200))), ["settled 9"], "nobody to ask");
+    assert_eq!(said(&poll(&mut core, &data, Millis(3_200))), ["settled 9 of 3200"], "nobody to ask");
 }
 
 #[test]
@@ -269,6 +269,34 @@ fn a_node_loads_before_it_says_anything_and_one_that_stood_still_says_so_first()
     assert_eq!(said(&poll(&mut core, &data, Millis(2_007))), ["still 2001"]);
     core.see(view(Standing::Comparing, peers(MemberState::Up)), Millis(2_007));
     assert_eq!(said(&poll(&mut core, &data, Millis(2_007))), ["10.0.0.2:8848 load"]);
+}
+
+#[test]
+fn a_node_that_stands_still_while_it_loads_loads_anew() {
+    let data = Numbers::default();
+    let peers = vec![nacre(2, MemberState::Up), nacre(3, MemberState::Up)];
+    for standing in [Standing::Starting, Standing::Comparing] {
+        let mut core = Core::new(RHYTHM, view(standing, peers.clone()), Millis(0));
+        let actions = poll(&mut core, &data, Millis(0));
+        let both = ["10.0.0.2:8848 load", "10.0.0.3:8848 load"];
+        assert_eq!(said(&actions), both);
+        answered(&mut core, id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(1));
+        let again = poll(&mut core, &data, Millis(2_002));
+        assert_eq!(said(&again), both);
+        // This lay in its socket meanwhile.
+        answered(&mut core, id(&actions, 1), Answer::Load(Loaded::Merged), &data, Millis(2_002));
+        for n in [0, 1] {
+            assert_eq!(said(&poll(&mut core, &data, Millis(2_002))), [""; 0]);
+            answered(&mut core, id(&again, n), Answer::Load(Loaded::Merged), &data, Millis(2_003));
+        }
+        assert_eq!(said(&poll(&mut core, &data, Millis(3_001))), [""; 0]);
+        let actions = poll(&mut core, &data, Millis(3_002));
+        assert_eq!(said(&actions), both, "what came meanwhile");
+        for n in [0, 1] {
+            answered(&mut core, id(&actions, n), Answer::Load(Loaded::Merged), &data, Millis(3_003));
+        }
+        assert_eq!(said(&poll(&mut core, &data, Millis(3_003))), ["ready 2"]);
+    }
 }
 
 #[test]

@@ -236,6 +236,9 @@ pub struct Ask {
     pub source: String,
     /// With the silence that it knows of.
     pub silent: Silences,
+    /// Members that it can't ask itself: whoever reaches them asks them before it answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreached: Vec<String>,
 }
 
 /// The answer to [`Ask`].
@@ -265,7 +268,7 @@ mod tests {
         let keys = r#"{"source":"a","buckets":[7,3],"keys":[["public##G@@s","1f"]],"later":1}"#;
         let page = serde_json::from_str::<Keys>(keys).unwrap().into_page();
         assert_eq!(page, Page { buckets: vec![3, 7], keys: vec![(named().0, 31)], is_part: false });
-        let ask = Ask { source: "a".into(), silent: silent() };
+        let ask = Ask { source: "a".into(), silent: silent(), unreached: Vec::new() };
         assert!(
             serde_json::to_string(&ask).unwrap().starts_with(r#"{"source":"a","silent":[["public##G@@s",[["#)
         );

@@ -3,9 +3,11 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::StatusCode;
 
 use super::{
@@ -27,9 +29,12 @@ use crate::{
         clock::{Millis, Reading},
         json,
     },
-    cluster::{Address, Evidence, PeerError, Peers, View},
+    cluster::{Address, Evidence, Peer, PeerError, Peers, View, peer::MOST_UNREACHED},
     model::{Registry, ServiceKey},
 };
+
+/// How long a question of a member is handed on at most; it waits for 3 s itself.
+const HAND_ON: Duration = Duration::from_millis(1_500);
 
 /// A call that came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -247,14 +252,37 @@ impl Exchange {
 
     async fn ask(&self, to: &Address, keys: &[ServiceKey]) -> Result<Answer<ServiceKey>, ExchangeError> {
         let services: Vec<_> = keys.iter().filter_map(|key| self.registry().get(key.place())).collect();
-        let now = self.at().now;
+        let view = self.distro.0.cluster.view();
+        let unreached: Vec<String> = view.unreached().take(MOST_UNREACHED).map(ToString::to_string).collect();
         // Only the answers to all parts are one.
-        for silent in parted(silence::silent_of(&services, now), BODY_BYTES) {
-            let asked = Ask { source: self.own().to_owned(), silent };
-            let heard: Heard = read(&self.peers.ask(to, body(&asked)).await?)?;
-            silence::take(self.registry(), &heard.beats, now);
+        for silent in parted(silence::silent_of(&services, self.at().now), BODY_BYTES) {
+            let asked = Ask { source: self.own().to_owned(), silent, unreached: unreached.clone() };
+            self.ask_of(to, &asked).await?;
         }
         Ok(Answer::Done)
+    }
+
+    async fn ask_of(&self, to: &Address, asked: &Ask) -> Result<(), ExchangeError> {
+        let asked_at = self.at().now;
+        let heard: Heard = read(&self.peers.ask(to, body(asked)).await?)?;
+        silence::take(self.registry(), &heard.beats, asked_at);
+        Ok(())
+    }
+
+    /// An owner asks whether younger beats are known here, or to those that it doesn't reach and this node does.
+    pub async fn heard(&self, asked: &Ask) -> Heard {
+        let view = self.distro.0.cluster.view();
+        let unreached = asked.unreached.iter().take(MOST_UNREACHED).map(|address| Address::new(address));
+        let reached = unreached.filter(|address| view.peer(address).is_some_and(Peer::is_nacre_at_work));
+        let handed_on =
+            Ask { source: self.own().to_owned(), silent: asked.silent.clone(), unreached: Vec::new() };
+        let asking = reached.map(|to| {
+            let handed_on = &handed_on;
+            async move { tokio::time::timeout(HAND_ON, self.ask_of(&to, handed_on)).await }
+        });
+        // Who doesn't answer knows nothing.
+        join_all(asking).await;
+        self.distro.heard(asked)
     }
 
     async fn checksums(

@@ -56,7 +56,7 @@ pub(super) struct Inner {
     understood: Mutex<Understood>,
     /// When the owners of services changed last.
     moved: AtomicU64,
-    settled: Mutex<VecDeque<ServiceKey>>,
+    settled: Mutex<VecDeque<(ServiceKey, Millis)>>,
     any_settled: Notify,
 }
 
@@ -119,18 +119,19 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
-    /// The next service whose silent instances may be judged; waits for one. One caller at a time.
-    pub async fn next_settled(&self) -> ServiceKey {
+    /// The next service whose silent instances may be judged, and when they were asked about; waits for one. One caller
+    /// at a time.
+    pub async fn next_settled(&self) -> (ServiceKey, Millis) {
         loop {
-            if let Some(key) = self.0.settled.lock().pop_front() {
-                return key;
+            if let Some(settled) = self.0.settled.lock().pop_front() {
+                return settled;
             }
             self.0.any_settled.notified().await;
         }
     }
 
-    pub(super) fn settle(&self, key: ServiceKey) {
-        self.0.settled.lock().push_back(key);
+    pub(super) fn settle(&self, key: ServiceKey, asked: Millis) {
+        self.0.settled.lock().push_back((key, asked));
         self.0.any_settled.notify_one();
     }
 

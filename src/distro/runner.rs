@@ -119,7 +119,7 @@ impl Runner {
                         Ended { id, to, answer }
                     });
                 }
-                Action::Settled(key) => self.exchange.distro.settle(key),
+                Action::Settled { key, asked } => self.exchange.distro.settle(key, asked),
                 Action::Compare(comparison) => {
                     let compared = comparison.over(self.lists(), self.now());
                     let actions = self.exchange.distro.0.core.lock().compared(compared);

@@ -108,7 +108,9 @@ impl Sweeper {
                     let made_at = service.made_at;
                     queue.push(Reverse(Due::after(service, made_at)));
                 }
-                service = settled(self.distro.as_ref()), if self.distro.is_some() => self.judge_settled(&service),
+                (service, asked) = settled(self.distro.as_ref()), if self.distro.is_some() => {
+                    self.judge_settled(&service, asked);
+                }
                 () = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(0))), if wait.is_some() => {
                     self.look(&mut queue);
                     // All that came out of the store can be due at once.
@@ -148,7 +150,7 @@ impl Sweeper {
     pub(super) fn sweep(&self, service: &Arc<Service>, now: Millis) {
         if self.switches.load().health_check_enabled {
             match &self.distro {
-                None => self.expire(service, now),
+                None => self.expire(service, now, now),
                 Some(distro) if distro.owns(&service.key) && self.finds_silent(service, now) => {
                     distro.ask(&service.key);
                 }
@@ -158,13 +160,13 @@ impl Sweeper {
         service.refresh_checksum();
     }
 
-    /// Judges a service about whose silent instances the members have been asked.
-    fn judge_settled(&self, key: &ServiceKey) {
+    /// Judges a service about whose silent instances the members were `asked` then.
+    fn judge_settled(&self, key: &ServiceKey, asked: Millis) {
         let owned = self.distro.as_ref().is_some_and(|distro| distro.owns(key));
         if let Some(service) = self.registry.get(key.place()).filter(|_| owned)
             && self.switches.load().health_check_enabled
         {
-            self.expire(&service, self.clock.now());
+            self.expire(&service, asked, self.clock.now());
         }
     }
 
@@ -182,10 +184,11 @@ impl Sweeper {
         }
     }
 
-    /// Judges the instances of a service by their silence, as its owner.
-    pub fn expire(&self, service: &Arc<Service>, now: Millis) {
+    /// Judges the instances of a service by how silent they were at `asked`, as its owner: of one that has become so since
+    /// then no member was asked.
+    pub fn expire(&self, service: &Arc<Service>, asked: Millis, now: Millis) {
         let (state, grace) = (service.state(), service.grace_until());
-        let verdict = |instance: &Instance| self.verdict(instance, now, grace);
+        let verdict = |instance: &Instance| self.verdict(instance, asked, grace);
         let (mut any_silent, mut gone) = (false, Vec::new());
         for instance in &state.ephemeral {
             match verdict(instance) {
@@ -196,7 +199,7 @@ impl Sweeper {
         }
         if any_silent {
             // Those that go are as silent, and go next.
-            let silent = |instance: &Instance| instance.ephemeral && is_silent(instance, now, grace);
+            let silent = |instance: &Instance| instance.ephemeral && is_silent(instance, asked, grace);
             let decide = |instance: &Instance| silent(instance).then_some(false);
             let turned = if looks_the_same(&state, silent) {
                 // No list shows a difference, so no client is told.
@@ -227,8 +230,8 @@ impl Sweeper {
     }
 }
 
-/// The next service that the members were asked about.
-async fn settled(distro: Option<&Distro>) -> ServiceKey {
+/// The next service that the members were asked about, and when.
+async fn settled(distro: Option<&Distro>) -> (ServiceKey, Millis) {
     match distro {
         Some(distro) => distro.next_settled().await,
         None => std::future::pending().await,
@@ -343,6 +346,28 @@ mod tests {
         sweeper.registry.get(PLACE).unwrap().beat(&alive.key, clock.now());
         sweeper.switches.alter_here(|switches| switches.set("check", "true")).unwrap();
         assert_eq!(swept(&sweeper), [true]);
+    }
+
+    #[test]
+    fn one_that_has_become_silent_since_the_members_were_asked_stays_until_they_are_asked_about_it() {
+        let clock = Clock::set(0);
+        let (sweeper, start) = (sweeper(&clock), clock.now());
+        for ip in ["10.0.0.1", "10.0.0.2"] {
+            sweeper.registry.register(PLACE, &Description::new(ip, 80, "DEFAULT"), clock.now()).unwrap();
+            clock.advance(1_000);
+        }
+        let service = sweeper.registry.get(PLACE).unwrap();
+        clock.advance(13_001);
+        let asked = clock.now();
+        clock.advance(1_000);
+        let expired = |asked: Millis| -> Vec<bool> {
+            sweeper.expire(&service, asked, clock.now());
+            service.state().instances().map(|instance| instance.healthy()).collect()
+        };
+        assert_eq!(expired(asked), [false, true]);
+        assert_eq!(expired(clock.now()), [false, false]);
+        clock.advance(16_000);
+        assert_eq!(expired(start.plus(30_001)).len(), 1, "the second has 999 ms still");
     }
 
     #[test]

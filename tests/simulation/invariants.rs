@@ -27,7 +27,7 @@ use super::{
     faults::Plan,
     reach::Reach,
     seam::{At, Fleet, NEVER, NodeId, SECOND, Seen, Sizes, Spec},
-    truth::{Truth, Will},
+    truth::{Ack, Truth, Will},
 };
 
 /// A promise that was broken.
@@ -268,7 +268,11 @@ impl Judge {
         let fact = &scene.truth.facts[instance];
         let started = self.watched[node].started;
         let spec = &scene.fleet.specs[instance];
-        let hears = |via| via == node || scene.reach.links_clear(node, via) < started;
+        // What came to the node itself before its start it has forgotten.
+        let hears = |ack: &Ack| match ack.via == node {
+            true => ack.at > started,
+            false => scene.reach.links_clear(node, ack.via) < started,
+        };
         let beats = fact.born < started && fact.has_beaten(spec, spec.delete_ms * 1_000, scene.now, hears);
         if !beats || self.watched[node].showings[instance].since != NEVER {
             return;
@@ -361,7 +365,7 @@ impl Judge {
             return;
         }
         let span = spec.delete_ms * 1_000;
-        let hears = |via| scene.reach.passable(node, via) <= scene.now.saturating_sub(span);
+        let hears = |ack: &Ack| scene.reach.passable(node, ack.via) <= scene.now.saturating_sub(span);
         if fact.has_beaten(spec, span, scene.now, hears) {
             let last = fact.acks.back().copied();
             let text = format!("{node} shows {instance} no more, which beats, last {last:?}");
@@ -383,7 +387,11 @@ impl Judge {
                 return;
             }
             let span = spec.unhealthy_ms * 1_000;
-            let hears = |via| scene.reach.passable(node, via) <= scene.now.saturating_sub(span);
+            let passable = |node, via| scene.reach.passable(node, via) <= scene.now.saturating_sub(span);
+            // What a client writes has the health that the owner knows, which may not have heard its beats.
+            let owner = self.watched[node].owners[service].filter(|_| is.version > was.version);
+            let hears =
+                |ack: &Ack| passable(node, ack.via) && owner.is_none_or(|owner| passable(owner, ack.via));
             let last = fact.acks.back().copied();
             if 2 * spec.interval_ms < spec.unhealthy_ms && fact.has_beaten(spec, span, scene.now, hears) {
                 let text = format!("{node} shows {} as unhealthy, which beats, last {last:?}", is.instance);
@@ -570,7 +578,13 @@ impl Judge {
                 let shown = |other: NodeId| self.watched[other].showings[instance].since;
                 let nobody_else = (0..self.watched.len()).all(|other| other == node || shown(other) == NEVER);
                 let hears = |other: NodeId| other != node && scene.reach.clear(node, other) <= begun;
-                let known = (0..self.watched.len()).any(hears);
+                let others = (0..self.watched.len()).filter(|&other| other != node);
+                let went = others.map(|other| self.watched[other].showings[instance].went).max().unwrap_or(0);
+                // What goes while a node waits for the last answer to its load only the one tells it who removed it.
+                let known = match fact.will {
+                    Will::Left(_, by) if hears(by) => true,
+                    _ => went + 5 * SECOND < begun && (0..self.watched.len()).any(hears),
+                };
                 if fact.is_unwanted() && shown(node) == begun && nobody_else && known && fact.since < begun {
                     let text =
                         format!("{node} has begun to show {instance}, {:?}, which nobody shows", fact.will);

@@ -77,12 +77,12 @@ impl Keeper {
         asked
     }
 
-    /// All have been asked about a service.
-    pub fn settle(&self, view: &View, key: &ServiceKey, now: Millis) {
+    /// All were asked about a service then.
+    pub fn settle(&self, view: &View, key: &ServiceKey, asked: Millis, now: Millis) {
         if let Some(service) = self.sweeper.registry.get(key.place())
             && mapper::owner(view, &key.name) == Owner::Here
         {
-            self.sweeper.expire(&service, now);
+            self.sweeper.expire(&service, asked, now);
         }
     }
 

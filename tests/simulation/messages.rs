@@ -116,8 +116,8 @@ pub enum Call {
     Verify { ring: Vec<String>, root: u64, beats: Arc<Beats> },
     /// PUT keys.
     Keys { ring: Vec<String>, page: Page<ServiceKey> },
-    /// PUT ask.
-    Ask(Silences),
+    /// PUT ask; and the members that the sender can't reach.
+    Ask { silent: Silences, unreached: Vec<Address> },
 }
 
 /// What a call is answered.

@@ -8,11 +8,12 @@ use std::{
 
 use nacre::{
     base::clock::{Millis, Reading},
-    cluster::{Address, Probe, Roster, RosterSettings, Standing, View},
+    cluster::{Address, Peer, Probe, Roster, RosterSettings, Standing, View},
     config::{Mapping, MemberMeta},
     distro::{
         Claim,
         core::{self, Action, Core, Rhythm},
+        documents::Silences,
         lists::Lists,
         load::Loaded,
         mapper::{self, Owner},
@@ -44,6 +45,8 @@ const RHYTHM: Rhythm = Rhythm {
 };
 /// Milliseconds that a call of the protocol may take.
 const PEER_LIMIT_MS: u64 = 3_000;
+/// Milliseconds that a question may take that is handed on.
+const HAND_ON_LIMIT_MS: u64 = 1_500;
 /// Milliseconds that a load may take.
 const LOAD_LIMIT_MS: u64 = 30_000;
 /// Milliseconds that a report may take.
@@ -69,6 +72,18 @@ pub enum Pending {
         request: ClientRequest,
         asked: Millis,
     },
+    /// A question of another node, handed on.
+    Question {
+        number: u64,
+        asked: Millis,
+    },
+}
+
+/// A question of another node that is handed on.
+struct Question {
+    ticket: Ticket,
+    silent: Silences,
+    waits_for: usize,
 }
 
 /// A node.
@@ -97,6 +112,8 @@ pub struct NacreNode {
     driven: Millis,
     moved: Millis,
     understood: silence::Understood,
+    questions: BTreeMap<u64, Question>,
+    last_question: u64,
     boot: u64,
 }
 
@@ -208,9 +225,9 @@ impl NacreNode {
                     let actions = self.core.compared(compared);
                     self.act(actions, at, out);
                 }
-                Action::Settled(key) => {
+                Action::Settled { key, asked } => {
                     if self.view.standing == Standing::Serving {
-                        self.keeper.settle(&self.view, &key, at.now);
+                        self.keeper.settle(&self.view, &key, asked, at.now);
                     }
                 }
                 Action::Ready { loaded_from } => {
@@ -254,7 +271,8 @@ impl NacreNode {
             core::Call::Keys { view, page } => (Call::Keys { ring: texts(&view), page }, PEER_LIMIT_MS),
             core::Call::Ask(keys) => {
                 let services: Vec<_> = keys.iter().filter_map(|key| self.registry.get(key.place())).collect();
-                (Call::Ask(silence::silent_of(&services, at.now)), PEER_LIMIT_MS)
+                let silent = silence::silent_of(&services, at.now);
+                (Call::Ask { silent, unreached: self.view.unreached().cloned().collect() }, PEER_LIMIT_MS)
             }
             // Of a member that hasn't shown itself yet; all are Nacre.
             core::Call::Checksums(_) | core::Call::Pull(_) => {
@@ -414,8 +432,58 @@ impl NacreNode {
                 self.core.lacks(&address(from), differing.unknown_there, now);
                 Answer::Wanted(differing.wanted)
             }
-            Call::Ask(silences) => Answer::Heard(silence::younger(&self.registry, &silences, now)),
+            Call::Ask { silent, unreached } => {
+                self.hand_question_on(at, ticket, &silent, &unreached, out);
+                if self.questions.contains_key(&self.last_question) {
+                    return None;
+                }
+                Answer::Heard(silence::younger(&self.registry, &silent, now))
+            }
         })
+    }
+
+    /// Asks those whom the asker can't reach, and this node can.
+    fn hand_question_on(
+        &mut self,
+        at: Reading,
+        ticket: Ticket,
+        silent: &Silences,
+        unreached: &[Address],
+        out: &mut OutboxOf<Self>,
+    ) {
+        self.last_question += 1;
+        let view = Arc::clone(&self.view);
+        let reached = unreached.iter().filter(|to| view.peer(to).is_some_and(Peer::is_nacre_at_work));
+        let reached: Vec<NodeId> = reached.map(node_at).collect();
+        if !reached.is_empty() {
+            let question = Question { ticket, silent: silent.clone(), waits_for: reached.len() };
+            self.questions.insert(self.last_question, question);
+        }
+        for to in reached {
+            let call = Call::Ask { silent: silent.clone(), unreached: Vec::new() };
+            let pending = Pending::Question { number: self.last_question, asked: at.now };
+            self.call(to, call, HAND_ON_LIMIT_MS, pending, out);
+        }
+    }
+
+    /// One of those has answered, or not; the asker is answered after the last of them.
+    fn question_answered(
+        &mut self,
+        at: Reading,
+        (number, asked): (u64, Millis),
+        outcome: Result<Answer, CallFault>,
+        out: &mut OutboxOf<Self>,
+    ) {
+        if let Ok(Answer::Heard(silences)) = outcome {
+            silence::take(&self.registry, &silences, asked);
+        }
+        let Some(question) = self.questions.get_mut(&number) else { return };
+        question.waits_for -= 1;
+        if question.waits_for == 0
+            && let Some(Question { ticket, silent, .. }) = self.questions.remove(&number)
+        {
+            out.answers.push((ticket, Answer::Heard(silence::younger(&self.registry, &silent, at.now))));
+        }
     }
 
     fn core_answered(
@@ -498,6 +566,8 @@ impl SimNode for NacreNode {
             driven: at.now,
             moved: at.now,
             understood: silence::Understood::default(),
+            questions: BTreeMap::new(),
+            last_question: 0,
             boot: setup.seed,
         }
     }
@@ -568,6 +638,9 @@ impl SimNode for NacreNode {
                 }
                 let answer = self.apply(at, request);
                 out.answers.push((ticket, Answer::Told(answer)));
+            }
+            Pending::Question { number, asked } => {
+                self.question_answered(at, (number, asked), outcome, out);
             }
             Pending::Core { id, to, stamps, asked } => {
                 if matches!(outcome, Err(CallFault::Refused | CallFault::Closed)) {
@@ -669,7 +742,7 @@ impl SimNode for NacreNode {
             tombstones,
             oldest_tombstone_ms: at.now.since(oldest),
             tasks: self.core.waiting().map(|(_, count)| count).sum(),
-            others: self.pending.len(),
+            others: self.pending.len() + self.questions.len(),
         }
     }
 
@@ -708,7 +781,7 @@ impl SimNode for NacreNode {
             Call::Push { data, .. } => data.iter().map(|datum| of(&datum.key)).collect(),
             Call::Forward { request, .. } => vec![fleet.specs[request.instance].service],
             Call::Fetch(key) => vec![of(key)],
-            Call::Ask(silences) => silences.iter().map(|(named, _)| of(&named.0)).collect(),
+            Call::Ask { silent, .. } => silent.iter().map(|(named, _)| of(&named.0)).collect(),
             Call::Keys { page, .. } => page.keys.iter().map(|(key, _)| of(key)).collect(),
             Call::Verify { beats, .. } => {
                 beats.late.iter().chain(&beats.back).map(|(named, _)| of(&named.0)).collect()

@@ -112,14 +112,14 @@ impl Fact {
         self.since.max(self.last_word)
     }
 
-    /// Whether the client has beaten without a gap for `span` until now, each time heard by a node that `counts`.
-    pub fn has_beaten(&self, spec: &Spec, span: At, now: At, counts: impl Fn(NodeId) -> bool) -> bool {
+    /// Whether the client has beaten without a gap for `span` until now, as far as its acknowledgements `count`.
+    pub fn has_beaten(&self, spec: &Spec, span: At, now: At, count: impl Fn(&Ack) -> bool) -> bool {
         if self.will != Will::Wanted || self.born == NEVER {
             return false;
         }
         let gap = longest_gap(spec);
         let mut until = now;
-        for ack in self.acks.iter().rev().filter(|ack| counts(ack.via)) {
+        for ack in self.acks.iter().rev().filter(|ack| count(ack)) {
             if until - ack.at > gap {
                 return false;
             }
