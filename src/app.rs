@@ -246,24 +246,10 @@ fn start(
     let exchange = membership.protocol(&applied.registry, changes, &applied.clock, settings, node.boot);
     let distro = exchange.as_ref().map(|exchange| exchange.distro.clone());
     let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, changes, &distro, settings);
-    let push = Push::new(&settings.push);
-    let pushing = push::Sender {
-        push: push.clone(),
-        clock: applied.clock.clone(),
-        registry: Arc::clone(&applied.registry),
-        changes: Arc::clone(changes),
-        switches: Arc::clone(&applied.switches),
-        socket: packets,
-    };
-    tasks.spawn("push sender", pushing.run(stopped.clone()));
-    let host = found.host.clone();
-    if found.found_by != FoundBy::Setting {
-        let (cluster, rules) = (membership.cluster.clone(), settings.own_address.clone());
-        tasks.spawn("own address", cluster::own_address::watch(cluster, rules, found, stopped.clone()));
-    }
+    let push = spawn_push(&mut tasks, &stopped, &applied, changes, settings, packets);
+    let (host, services) = (found.host.clone(), applied.registry.len());
+    watch_own_address(&mut tasks, &stopped, &membership, settings, found);
     let meters = Meters::new(routes::labels());
-    let services = applied.registry.len();
-    let own = membership.cluster.view().own.clone();
     let api = Arc::new(Api {
         node,
         clock: applied.clock,
@@ -276,29 +262,85 @@ fn start(
         cluster: membership.cluster.clone(),
         doorkeeper: membership.doorkeeper.clone(),
         distro,
-        own_address: own.as_str().into(),
+        own_address: membership.cluster.view().own.as_str().into(),
         settings: Arc::clone(settings),
         sight: Sight { meters, sweeps, logs, stopped: stopped.clone(), started: SystemTime::now() },
     });
-    let context_path = settings.server.context_path.as_str();
+    let leaving = exchange.clone().map(|exchange| (exchange, membership.cluster.clone()));
+    spawn_server(&mut tasks, &stopped, settings, membership, exchange.as_ref(), &api, listener);
+    tell_ready(settings, &host, port, services);
+    let drain_timeout = settings.drain_timeout;
+    let longest_stop = settings.stop_grace + AFTER_REQUESTS;
+    Running { tasks, stopped, drain, cp, leaving, drain_timeout, longest_stop }
+}
+
+/// Starts what sends changes to subscribers.
+fn spawn_push(
+    tasks: &mut Tasks,
+    stopped: &CancellationToken,
+    applied: &Applied,
+    changes: &Arc<Changes>,
+    settings: &Settings,
+    socket: PushSocket,
+) -> Push {
+    let push = Push::new(&settings.push);
+    let sender = push::Sender {
+        push: push.clone(),
+        clock: applied.clock.clone(),
+        registry: Arc::clone(&applied.registry),
+        changes: Arc::clone(changes),
+        switches: Arc::clone(&applied.switches),
+        socket,
+    };
+    tasks.spawn("push sender", sender.run(stopped.clone()));
+    push
+}
+
+/// Looks whether the own address is still the one that was found, unless it was set.
+fn watch_own_address(
+    tasks: &mut Tasks,
+    stopped: &CancellationToken,
+    membership: &Membership,
+    settings: &Settings,
+    found: OwnAddress,
+) {
+    if found.found_by != FoundBy::Setting {
+        let (cluster, rules) = (membership.cluster.clone(), settings.own_address.clone());
+        tasks.spawn("own address", cluster::own_address::watch(cluster, rules, found, stopped.clone()));
+    }
+}
+
+/// Starts what exchanges data with the members, and then what serves requests.
+fn spawn_server(
+    tasks: &mut Tasks,
+    stopped: &CancellationToken,
+    settings: &Settings,
+    membership: Membership,
+    exchange: Option<&Exchange>,
+    api: &Arc<Api>,
+    listener: TcpListener,
+) {
+    let ring = exchange.map(|exchange| membership::ring(&membership, exchange, &api.clock) as Arc<dyn Ring>);
+    let forwarder = stack::forwarder(api, Ownership::new(ring, With::of(api)));
+    membership::spawn(membership, exchange, &forwarder, tasks, stopped);
     let limits = Limits {
         max_body_bytes: settings.http.max_body_bytes,
         body_timeout: settings.http.body_timeout,
         max_collecting_bytes: settings.http.max_collecting_bytes,
     };
-    let ring = exchange
-        .as_ref()
-        .map(|exchange| membership::ring(&membership, exchange, &api.clock) as Arc<dyn Ring>);
-    let forwarder = stack::forwarder(&api, Ownership::new(ring, With::of(&api)));
-    let leaving = exchange.clone().map(|exchange| (exchange, membership.cluster.clone()));
-    membership::spawn(membership, exchange.as_ref(), &forwarder, &mut tasks, &stopped);
+    let table = Table::new(settings.server.context_path.as_str());
+    let connections = &api.sight.meters.connections;
     let server = Server {
-        service: stack::v1::<Incoming>(api, limits, forwarder),
-        table: Arc::new(Table::new(context_path).with_prometheus(settings.server.prometheus_endpoint)),
+        service: stack::v1::<Incoming>(Arc::clone(api), limits, forwarder),
+        table: Arc::new(table.with_prometheus(settings.server.prometheus_endpoint)),
         settings: settings.http.clone(),
-        connections: &meters.connections,
+        connections,
     };
     tasks.spawn("server", server.run(listener, stopped.clone(), settings.stop_grace));
+}
+
+/// Tells operators, and whoever has started the process, where it serves.
+fn tell_ready(settings: &Settings, host: &str, port: u16, services: usize) {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         address = %format_args!("{host}:{port}"),
@@ -306,12 +348,10 @@ fn start(
         services,
         "serving"
     );
+    let context_path = settings.server.context_path.as_str();
     if let Err(error) = writeln!(io::stdout(), "ready http://{host}:{port}{context_path}") {
         tracing::warn!(%error, "the ready line can't be written to stdout");
     }
-    let drain_timeout = settings.drain_timeout;
-    let longest_stop = settings.stop_grace + AFTER_REQUESTS;
-    Running { tasks, stopped, drain, cp, leaving, drain_timeout, longest_stop }
 }
 
 /// What runs until the process ends.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    api::ring::Members,
+    api::ring::RingOfMembers,
     base::{
         clock::{Clock, Reading},
         tasks::Tasks,
@@ -113,8 +113,8 @@ fn rhythm(settings: &Settings) -> Rhythm {
 
 /// What forwarding asks of these members.
 #[must_use]
-pub fn ring(membership: &Membership, exchange: &Exchange, clock: &Clock) -> Arc<Members> {
-    Arc::new(Members {
+pub fn ring(membership: &Membership, exchange: &Exchange, clock: &Clock) -> Arc<RingOfMembers> {
+    Arc::new(RingOfMembers {
         cluster: membership.cluster.clone(),
         doorkeeper: membership.doorkeeper.clone(),
         exchange: exchange.clone(),

@@ -13,7 +13,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{
     Api, V1Call, body,
-    member::{self, Members},
+    member::{self, ShownMembers},
     params::Params,
     peers::{self, is_listed},
     reply::{self, Refusal, Reply},
@@ -53,14 +53,14 @@ fn failure(code: u16, message: &str) -> Outcome {
 
 /// GET cluster/self.
 pub fn own_member(api: &Api, _: &V1Call) -> Outcome {
-    success(Members::own(api).documents().next())
+    success(ShownMembers::own(api).documents().next())
 }
 
 /// GET cluster/nodes: the members whose address begins with `keyword`.
 pub fn nodes(api: &Api, call: &V1Call) -> Outcome {
     let params = Params::of(call);
     let keyword = params.get("keyword").filter(|keyword| !keyword.trim().is_empty()).unwrap_or_default();
-    let members = Members::of(api);
+    let members = ShownMembers::of(api);
     let shown =
         members.documents().zip(members.addresses()).filter(|(_, address)| address.starts_with(keyword));
     success(shown.map(|(document, _)| document).collect::<Vec<_>>())
@@ -68,7 +68,7 @@ pub fn nodes(api: &Api, call: &V1Call) -> Outcome {
 
 /// GET cluster/simple/nodes.
 pub fn simple_nodes(api: &Api, _: &V1Call) -> Outcome {
-    success(Members::of(api).addresses().collect::<Vec<_>>())
+    success(ShownMembers::of(api).addresses().collect::<Vec<_>>())
 }
 
 /// GET cluster/health: the state of this member, which the switches don't touch.

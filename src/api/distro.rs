@@ -26,7 +26,7 @@ use crate::{
     distro::{
         Distro,
         accept::{AcceptError, accept},
-        bodies::{Dialect, Outgoing, ShownData},
+        bodies::{DatumToSend, Dialect, ShownData},
         codec::Data,
         exchange::first_fault,
         key::{self, Key},
@@ -144,11 +144,11 @@ fn dialect(api: &Api, call: &V1Call) -> Dialect {
     }
 }
 
-fn whole(service: &Service, state: Arc<State>) -> Outgoing {
-    Outgoing { service: service.key.clone(), state: Some(state), newer_than: None }
+fn whole(service: &Service, state: Arc<State>) -> DatumToSend {
+    DatumToSend { service: service.key.clone(), state: Some(state), newer_than: None }
 }
 
-fn octets(api: &Api, data: &[Outgoing], dialect: Dialect) -> Reply {
+fn octets(api: &Api, data: &[DatumToSend], dialect: Dialect) -> Reply {
     let json = json::to_bytes(&ShownData { data, dialect, at: api.clock.reading() });
     let media_type = HeaderValue::from_static("application/octet-stream");
     let mut answer = reply::typed_response(StatusCode::OK, media_type, V1Body::sized(json));

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     base::java,
-    cp::{Change, Gone, Scope},
+    cp::{Change, GoneInstance, Scope},
     model::{
         InstanceKey, Service, ServiceKey, cluster::HealthChecker, name::DEFAULT_CLUSTER, registry::Place,
     },
@@ -60,7 +60,7 @@ fn check_unchecked(service: &Arc<Service>, cluster: &str) -> Result<(), Refusal>
 
 /// Lets the health of a persistent instance outlive this process.
 fn store(api: &Api, service: &ServiceKey, instance: &InstanceKey<'_>, healthy: bool) -> Pending {
-    let (service, gone) = (service.clone(), Gone::of(instance));
+    let (service, gone) = (service.clone(), GoneInstance::of(instance));
     let stored = api.cp.submit(Scope::instance(&service, instance), move |applied| {
         let known = applied.registry.get(service.place());
         let known = known.and_then(|known| known.state().persistent.get(&gone.key()).cloned());

@@ -19,11 +19,11 @@ use super::{
 };
 use crate::{
     base::{clock::Millis, java},
-    cp::{self, Change, Gone, Scope},
+    cp::{self, Change, GoneInstance, Scope},
     model::{
         Limits, Metadata, Registry, ServiceKey, State,
         instance::{
-            Address, Description, HIGHEST_WEIGHT, Instance, InstanceId, InstanceKey, stored_weight,
+            Description, HIGHEST_WEIGHT, Instance, InstanceId, InstanceKey, IpAndPort, stored_weight,
             wants_counted_id,
         },
         name::{self, DEFAULT_CLUSTER, DEFAULT_NAMESPACE, NameError},
@@ -168,7 +168,7 @@ fn store(
 
 /// A description that can wait for the store.
 struct Owned {
-    at: Gone,
+    at: GoneInstance,
     app: Option<String>,
     rest: Description<'static>,
 }
@@ -178,7 +178,7 @@ impl Owned {
         let Description { key, weight, enabled, healthy, ephemeral, ref metadata, app } = *description;
         let rest = Description::new("", 0, "");
         let rest = Description { weight, enabled, healthy, ephemeral, metadata: metadata.clone(), ..rest };
-        Self { at: Gone::of(&key), app: app.map(Into::into), rest }
+        Self { at: GoneInstance::of(&key), app: app.map(Into::into), rest }
     }
 
     fn describe(&self) -> Description<'_> {
@@ -202,7 +202,7 @@ pub fn deregister(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
         return Ok(Pending::Done(Reply::OK));
     }
     name::check_cluster(key.cluster)?;
-    let (service, gone) = (named.place().to_key(), Gone::of(&key));
+    let (service, gone) = (named.place().to_key(), GoneInstance::of(&key));
     let stored = api.cp.submit(Scope::instance(&service, &key), move |applied| {
         let state = applied.registry.get(service.place()).map(|service| service.state());
         let known = state.is_some_and(|state| state.persistent.contains(&gone.key()));
@@ -234,7 +234,7 @@ fn check_exists(api: &Api, named: &Named<'_>, description: &Description<'_>) -> 
         )));
     };
     let InstanceKey { ip, port, .. } = description.key;
-    if (Address { ip, port }).is_in(service.state().of_kind(description.ephemeral)) {
+    if (IpAndPort { ip, port }).is_in(service.state().of_kind(description.ephemeral)) {
         return Ok(());
     }
     let wanted = Instance::new(description.clone(), InstanceId::Simple, api.clock.now());
@@ -323,7 +323,7 @@ pub fn patch(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
 }
 
 fn patch_stored(api: &Api, service: ServiceKey, key: &InstanceKey<'_>, patch: Patch) -> Pending {
-    let (scope, at) = (Scope::instance(&service, key), Gone::of(key));
+    let (scope, at) = (Scope::instance(&service, key), GoneInstance::of(key));
     let stored = api.cp.submit(scope, move |applied| {
         let state = applied.registry.get(service.place()).map(|service| service.state());
         let known = state.as_ref().and_then(|state| at.key().find_in(&state.persistent));

@@ -9,13 +9,13 @@ use super::{Api, V1Call, reply::Reply, routes::Outcome};
 use crate::cluster::{MemberState, ShownMember, Standing, document::Document};
 
 /// The members at one moment.
-pub struct Members {
+pub struct ShownMembers {
     standing: Standing,
     /// Sorted as text.
     all: Vec<ShownMember>,
 }
 
-impl Members {
+impl ShownMembers {
     /// All listed members; on a node that serves alone that node.
     #[must_use]
     pub fn of(api: &Api) -> Self {
@@ -80,7 +80,7 @@ pub fn own_state(standing: Standing) -> &'static str {
 /// GET serverlist: the members, one a line; clients with an `endpoint` ask it for the servers to talk to.
 pub fn server_list(api: &Api, _: &V1Call) -> Outcome {
     let mut lines = String::new();
-    for address in Members::of(api).addresses() {
+    for address in ShownMembers::of(api).addresses() {
         let _ = writeln!(lines, "{address}");
     }
     Ok(Reply::Text(lines.into()))

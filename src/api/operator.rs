@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     Api, V1Call,
-    member::Members,
+    member::ShownMembers,
     node::split_address,
     params::{self, Params},
     peers::is_listed,
@@ -122,7 +122,7 @@ struct Servers<'a> {
 /// GET servers: the members; with `healthy` only those that are UP.
 pub fn servers(api: &Api, call: &V1Call) -> Outcome {
     let healthy = Params::of(call).typed_boolean("healthy")?;
-    let members = Members::of(api);
+    let members = ShownMembers::of(api);
     let servers = if healthy { members.up().collect() } else { members.documents().collect() };
     Ok(Reply::json(&Servers { servers }))
 }
@@ -136,7 +136,7 @@ struct DistroStatus<'a> {
 pub fn distro_status(api: &Api, call: &V1Call) -> Outcome {
     match Params::of(call).get("action") {
         None | Some("" | "view") => {
-            let members = Members::of(api);
+            let members = ShownMembers::of(api);
             Ok(Reply::json(&DistroStatus { status: members.documents().collect() }))
         }
         Some(_) => Ok(Reply::fixed("{}")),

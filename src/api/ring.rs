@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The members of a node.
-pub struct Members {
+pub struct RingOfMembers {
     /// The cluster as this node sees it.
     pub cluster: Cluster,
     /// Says who is a member.
@@ -26,7 +26,7 @@ pub struct Members {
     pub clock: Clock,
 }
 
-impl Ring for Members {
+impl Ring for RingOfMembers {
     fn view(&self) -> Guard<Arc<View>> {
         self.cluster.view_guard()
     }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     base::java,
     cluster,
-    cp::{Change, Gone, Scope},
+    cp::{Change, GoneInstance, Scope},
     model::{
         Definition, Metadata, Registry, Service, ServiceKey,
         cluster::HealthChecker,
@@ -113,7 +113,8 @@ pub fn remove(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     api.registry.get(key.place()).ok_or_else(|| unknown(&key))?;
     let stored = api.cp.submit(Scope::service(&key), move |applied| {
         let service = applied.registry.get(key.place()).ok_or_else(|| unknown(&key))?;
-        let instances = service.state().persistent.iter().map(|instance| Gone::of(&instance.key())).collect();
+        let instances =
+            service.state().persistent.iter().map(|instance| GoneInstance::of(&instance.key())).collect();
         Ok::<_, Refusal>((vec![Change::NoService(key, instances)], ()))
     });
     Ok(Pending::Later(Box::pin(async move { stored.await.map(|()| Reply::OK) })))

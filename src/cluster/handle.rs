@@ -11,7 +11,7 @@ use super::{
     Standing, View,
     condition::{Condition, conditions, forbidden_text, moved_text},
     log,
-    lookup::{Found, LookupShown, RaftPorts, SwitchError, Watch},
+    lookup::{Found, LookupShown, LookupSwitchError, RaftPorts, Watch},
     member::PROTOCOL,
 };
 use crate::{
@@ -33,14 +33,14 @@ struct Shared {
     changes: watch::Sender<u64>,
     clock: Clock,
     /// None: the node serves alone.
-    members: Option<Members>,
+    members: Option<Clustered>,
     /// The address that the node would have now, where that is another one.
     moved: Mutex<Option<String>>,
 }
 
 /// What only a node with members has.
 #[derive(Debug)]
-struct Members {
+struct Clustered {
     roster: Mutex<Roster>,
     lookup: Mutex<LookupShown>,
     switcher: super::lookup::Switcher,
@@ -69,11 +69,11 @@ impl Cluster {
         let (view, lookup) = (roster.view(), Mutex::new(watch.shown()));
         let (roster, switcher) = (Mutex::new(roster), watch.switcher());
         let (wake, heard, lines) = (Notify::new(), Notify::new(), Burst::default());
-        let members = Members { roster, lookup, switcher, wake, heard, lines };
+        let members = Clustered { roster, lookup, switcher, wake, heard, lines };
         (Self::with(view, clock, Some(members)), watch)
     }
 
-    fn with(view: View, clock: Clock, members: Option<Members>) -> Self {
+    fn with(view: View, clock: Clock, members: Option<Clustered>) -> Self {
         let (view, moved) = (ArcSwap::from_pointee(view), Mutex::default());
         Self(Arc::new(Shared { view, changes: watch::Sender::new(0), clock, members, moved }))
     }
@@ -203,10 +203,10 @@ impl Cluster {
     ///
     /// # Errors
     /// The node serves alone, there is no list, or it lacks the node: then all stays as it was.
-    pub async fn switch_lookup(&self, to: LookupType) -> Result<(), SwitchError> {
+    pub async fn switch_lookup(&self, to: LookupType) -> Result<(), LookupSwitchError> {
         match &self.0.members {
             Some(members) => members.switcher.switch(to).await,
-            None => Err(SwitchError::Alone),
+            None => Err(LookupSwitchError::Alone),
         }
     }
 

@@ -21,7 +21,7 @@ pub mod view;
 pub use condition::{Condition, MemberCounts};
 pub use doorkeeper::Doorkeeper;
 pub use handle::Cluster;
-pub use lookup::{AddressServerShown, LookupError, LookupShown, SwitchError};
+pub use lookup::{AddressServerShown, LookupError, LookupShown, LookupSwitchError};
 pub use member::{Address, MemberReport, MemberState, NacreMark};
 pub use peer::Peers;
 pub use peer_error::{Evidence, PeerError};

@@ -164,5 +164,5 @@ async fn a_node_alone_knows_itself() {
     assert!(cluster.reported(&cluster.own_report(), Millis(0)));
     assert!(!cluster.reported(&MemberReport::of_nacre(&Address::new(B), Default::default()), Millis(0)));
     let switched = cluster.switch_lookup(crate::config::LookupType::File).await;
-    assert_eq!(switched, Err(crate::cluster::SwitchError::Alone));
+    assert_eq!(switched, Err(crate::cluster::LookupSwitchError::Alone));
 }

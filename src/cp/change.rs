@@ -22,11 +22,11 @@ pub enum Change {
     /// A persistent instance is so now, health included.
     Instance(ServiceKey, Box<Instance>),
     /// A persistent instance is gone: its service, its key.
-    NoInstance(ServiceKey, Gone),
+    NoInstance(ServiceKey, GoneInstance),
     /// A service has this definition now.
     Service(ServiceKey, Box<Definition>),
     /// A service is gone with all its instances, of which these were persistent.
-    NoService(ServiceKey, Vec<Gone>),
+    NoService(ServiceKey, Vec<GoneInstance>),
     /// A service that was found empty is gone, unless something was registered in it meanwhile.
     IdleService(ServiceKey),
     /// The switches stand so now.
@@ -39,7 +39,7 @@ pub enum Change {
 
 /// The key of an instance that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gone {
+pub struct GoneInstance {
     /// Its address.
     pub ip: String,
     /// Its port.
@@ -48,7 +48,7 @@ pub struct Gone {
     pub cluster: String,
 }
 
-impl Gone {
+impl GoneInstance {
     /// The key of `instance`.
     #[must_use]
     pub fn of(key: &InstanceKey<'_>) -> Self {

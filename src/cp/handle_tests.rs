@@ -111,7 +111,7 @@ async fn a_service_that_stayed_empty_is_gone_after_a_restart_too() {
     let disk = FaultyDisk::new(7);
     let node = start(&disk);
     node.register("A", 1.0).await.unwrap();
-    let gone = super::Gone { ip: "10.0.0.1".into(), port: 80, cluster: "A".into() };
+    let gone = super::GoneInstance { ip: "10.0.0.1".into(), port: 80, cluster: "A".into() };
     node.change(Change::NoInstance(key(), gone)).await.unwrap();
     assert!(node.applied.registry.get(key().place()).unwrap().state().may_go());
     node.change(Change::IdleService(key())).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_service_that_was_found_empty_too_late_stays_and_is_stored_again() {
     let disk = FaultyDisk::new(7);
     let node = start(&disk);
     node.register("A", 1.0).await.unwrap();
-    let gone = super::Gone { ip: "10.0.0.1".into(), port: 80, cluster: "A".into() };
+    let gone = super::GoneInstance { ip: "10.0.0.1".into(), port: 80, cluster: "A".into() };
     node.change(Change::NoInstance(key(), gone)).await.unwrap();
     let ephemeral = Description::new("10.0.0.2", 80, "A");
     node.applied.registry.register(key().place(), &ephemeral, node.applied.clock.now()).unwrap();

@@ -40,7 +40,7 @@ pub use handle::{Applied, Handle, OpenError};
 pub use record::Table;
 pub use status::{StoreHealth, WriterStats};
 
-pub(crate) use change::{Change, Gone};
+pub(crate) use change::{Change, GoneInstance};
 pub(crate) use job::WriteError;
 pub(crate) use scope::Scope;
 

@@ -4,7 +4,7 @@
 //! 1.4.8 naming module, distro controller and service; compat file `distro-data`.
 
 use super::{
-    batch::{self, Content, Datum as TypedDatum},
+    batch::{self, Content, ReadDatum},
     codec::{Data, Datum, FieldError},
     key::{self, Key},
 };
@@ -190,7 +190,7 @@ pub fn take(
 ) -> Outcome {
     let mut outcome = Outcome::default();
     for (key, read) in batch {
-        let taken = read.and_then(|TypedDatum { service, content, refused }| {
+        let taken = read.and_then(|ReadDatum { service, content, refused }| {
             let (place, part) = (service.place(), part(&service));
             let (taken, left_out) = match content {
                 Content::Entries { entries, complete } => {

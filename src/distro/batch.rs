@@ -29,7 +29,7 @@ use crate::{
 
 /// A datum of a peer.
 #[derive(Debug)]
-pub struct Datum {
+pub struct ReadDatum {
     /// Of which service; whether it may have its name is for the registry to say.
     pub service: ServiceKey,
     /// What is told.
@@ -53,7 +53,7 @@ pub enum Content {
 }
 
 /// A key, and what was read under it.
-pub type Read = (String, Result<Datum, AcceptError>);
+pub type Read = (String, Result<ReadDatum, AcceptError>);
 
 /// Reads the body of several data. Of a key that stands there twice the last one counts; keys of other kinds are left
 /// out.
@@ -149,7 +149,7 @@ fn read_datum(
     raw: &RawValue,
     asked: Reading,
     at: Reading,
-) -> Result<Datum, AcceptError> {
+) -> Result<ReadDatum, AcceptError> {
     let unreadable = |what| AcceptError::Unreadable(place.to_key(), what);
     let fields = jackson::fields(raw.get(), |fields: &mut Fields<'_>, name, value| match name {
         "key" => fields.key = value,
@@ -178,7 +178,7 @@ fn read_datum(
             kept(read, &mut refused)
         });
         let content = Content::List(instances.collect());
-        return Ok(Datum { service, content, refused });
+        return Ok(ReadDatum { service, content, refused });
     };
     let beside = jackson::fields(beside, |beside: &mut Beside<'_>, name, value| match name {
         "complete" => beside.complete = value,
@@ -198,7 +198,7 @@ fn read_datum(
     }
     // What was left out may be what is known here: the teller shall not hear that it lacks it.
     let complete = complete && refused.is_none();
-    Ok(Datum { service, content: Content::Entries { entries, complete }, refused })
+    Ok(ReadDatum { service, content: Content::Entries { entries, complete }, refused })
 }
 
 /// The elements of an array; none where it is absent or null, nothing where it is something else.

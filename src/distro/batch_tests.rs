@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Content, Datum, read, read_answer};
+use super::{Content, ReadDatum, read, read_answer};
 use crate::{
     base::clock::{Millis, Reading},
     distro::{
         accept::{self, Part, Taken},
-        bodies::{BODY_BYTES, Dialect, Outgoing, bodies},
+        bodies::{BODY_BYTES, DatumToSend, Dialect, bodies},
     },
     model::{
         Entry, Instance, Limits, Registry, ServiceKey,
@@ -37,7 +37,7 @@ fn body(data: &[String]) -> String {
 }
 
 /// What was read of the only key.
-fn one(rest: &str) -> Result<Datum, String> {
+fn one(rest: &str) -> Result<ReadDatum, String> {
     let mut read = read(body(&[datum("G@@s", rest)]).as_bytes(), AT).unwrap();
     assert_eq!(read.len(), 1);
     read.remove(0).1.map_err(|error| error.to_string())
@@ -303,7 +303,7 @@ proptest! {
         let service = ServiceKey::new("public", "G@@s");
         from.replace_by_legacy(service.place(), &list, false, AT.now).unwrap();
         let state = |registry: &Registry| registry.get(service.place()).unwrap().state();
-        let data = [Outgoing { service: service.clone(), state: Some(state(&from)), newer_than: None }];
+        let data = [DatumToSend { service: service.clone(), state: Some(state(&from)), newer_than: None }];
         for body in bodies(data, Dialect::Nacre, AT, BODY_BYTES) {
             let outcome = accept::take(&to, read(&body.bytes, AT).unwrap(), |_| Part::Copies, AT.now);
             prop_assert_eq!(outcome.refused.len() + outcome.halved.len(), 0);

@@ -37,7 +37,7 @@ pub enum Dialect {
 
 /// A datum to be shown.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
+pub struct DatumToSend {
     /// Of which service.
     pub service: ServiceKey,
     /// What there is; nothing where there is no such service any more.
@@ -46,7 +46,7 @@ pub struct Outgoing {
     pub newer_than: Option<u64>,
 }
 
-impl Outgoing {
+impl DatumToSend {
     /// The highest stamp that a Nacre member knows after it.
     fn highest_stamp(&self) -> u64 {
         self.state.as_ref().map_or(0, |state| state.highest_stamp)
@@ -56,7 +56,7 @@ impl Outgoing {
 /// Data as the document of several keys.
 pub struct ShownData<'a> {
     /// The data.
-    pub data: &'a [Outgoing],
+    pub data: &'a [DatumToSend],
     /// To whom.
     pub dialect: Dialect,
     /// For the times of the beats.
@@ -84,7 +84,7 @@ struct ShownDatum<'a> {
 }
 
 impl<'a> ShownDatum<'a> {
-    fn of(key: &'a str, datum: &'a Outgoing, dialect: Dialect, at: Reading) -> Self {
+    fn of(key: &'a str, datum: &'a DatumToSend, dialect: Dialect, at: Reading) -> Self {
         let value = ShownList { datum, dialect, at };
         match dialect {
             Dialect::Legacy => Self { key, value, timestamp: LEGACY_TIMESTAMP, nacre: None },
@@ -96,7 +96,7 @@ impl<'a> ShownDatum<'a> {
 }
 
 struct ShownList<'a> {
-    datum: &'a Outgoing,
+    datum: &'a DatumToSend,
     dialect: Dialect,
     at: Reading,
 }
@@ -129,7 +129,7 @@ impl Serialize for Instances<'_> {
 
 /// What stands beside the list for a Nacre member.
 struct Beside<'a> {
-    datum: &'a Outgoing,
+    datum: &'a DatumToSend,
     at: Reading,
 }
 
@@ -138,14 +138,14 @@ impl Serialize for Beside<'_> {
         let mut beside = serializer.serialize_struct("Beside", 2)?;
         let complete = self.datum.state.is_some() && self.datum.newer_than.is_none();
         beside.serialize_field("complete", &complete)?;
-        beside.serialize_field("gone", &Tombstones(self))?;
+        beside.serialize_field("gone", &ShownTombstones(self))?;
         beside.end()
     }
 }
 
-struct Tombstones<'a>(&'a Beside<'a>);
+struct ShownTombstones<'a>(&'a Beside<'a>);
 
-impl Serialize for Tombstones<'_> {
+impl Serialize for ShownTombstones<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Beside { datum, at } = self.0;
         let gone = datum.state.iter().flat_map(|state| state.gone.iter());
@@ -202,7 +202,7 @@ pub struct Body {
 /// `data` in their order as bodies of at most `body_bytes`, but for those of a single datum that is longer.
 ///
 /// A body is made when it is asked for, so no more than one is held.
-pub fn bodies<I: IntoIterator<Item = Outgoing>>(
+pub fn bodies<I: IntoIterator<Item = DatumToSend>>(
     data: I,
     dialect: Dialect,
     at: Reading,
@@ -213,7 +213,7 @@ pub fn bodies<I: IntoIterator<Item = Outgoing>>(
 
 /// See [`bodies`].
 #[derive(Debug)]
-pub struct Bodies<I: Iterator<Item = Outgoing>> {
+pub struct Bodies<I: Iterator<Item = DatumToSend>> {
     data: I,
     /// An entry that didn't fit into the last body, and its stamp.
     waiting: Option<(Vec<u8>, u64)>,
@@ -222,7 +222,7 @@ pub struct Bodies<I: Iterator<Item = Outgoing>> {
     body_bytes: usize,
 }
 
-impl<I: Iterator<Item = Outgoing>> Bodies<I> {
+impl<I: Iterator<Item = DatumToSend>> Bodies<I> {
     /// The next datum as it stands in a body, and the highest stamp in it.
     fn next_entry(&mut self) -> Option<(Vec<u8>, u64)> {
         if let Some(waiting) = self.waiting.take() {
@@ -238,7 +238,7 @@ impl<I: Iterator<Item = Outgoing>> Bodies<I> {
     }
 }
 
-impl<I: Iterator<Item = Outgoing>> Iterator for Bodies<I> {
+impl<I: Iterator<Item = DatumToSend>> Iterator for Bodies<I> {
     type Item = Body;
 
     fn next(&mut self) -> Option<Body> {
@@ -280,13 +280,13 @@ mod tests {
         registry.register(place, &Description::new(ip, 80, "C"), now).unwrap();
     }
 
-    fn outgoing(registry: &Registry, name: &str, newer_than: Option<u64>) -> Outgoing {
+    fn outgoing(registry: &Registry, name: &str, newer_than: Option<u64>) -> DatumToSend {
         let service = ServiceKey::new("public", name);
         let state = registry.get(service.place()).map(|service| service.state());
-        Outgoing { service, state, newer_than }
+        DatumToSend { service, state, newer_than }
     }
 
-    fn texts(data: Vec<Outgoing>, dialect: Dialect, body_bytes: usize) -> Vec<(String, Vec<u64>)> {
+    fn texts(data: Vec<DatumToSend>, dialect: Dialect, body_bytes: usize) -> Vec<(String, Vec<u64>)> {
         let text = |body: Body| (String::from_utf8(body.bytes.to_vec()).unwrap(), body.stamps);
         bodies(data, dialect, AT, body_bytes).map(text).collect()
     }
@@ -348,7 +348,7 @@ mod tests {
         }
         for (body_bytes, count) in [(1, 20), (4_000, 17), (20_000, 5), (BODY_BYTES, 1)] {
             let data: Vec<_> = names.iter().map(|name| outgoing(&from, name, None)).collect();
-            let stamps: Vec<u64> = data.iter().map(Outgoing::highest_stamp).collect();
+            let stamps: Vec<u64> = data.iter().map(DatumToSend::highest_stamp).collect();
             let to = registry();
             let made: Vec<Body> = bodies(data, Dialect::Nacre, AT, body_bytes).collect();
             assert_eq!(made.iter().flat_map(|body| body.stamps.clone()).collect::<Vec<_>>(), stamps);

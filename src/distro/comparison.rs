@@ -48,7 +48,7 @@ pub(super) enum Subject {
 
 /// What came out.
 #[derive(Debug)]
-pub struct Compared<D: Data> {
+pub struct ComparedData<D: Data> {
     /// What is to be said, to whom.
     pub(super) calls: Vec<(Address, Call<D>)>,
     /// What each Nacre member has been told of silence then.
@@ -58,7 +58,7 @@ pub struct Compared<D: Data> {
 impl Comparison {
     /// Finds it out.
     #[must_use]
-    pub fn over<D: Data>(self, data: &D, now: Millis) -> Compared<D> {
+    pub fn over<D: Data>(self, data: &D, now: Millis) -> ComparedData<D> {
         let Self { view, subject } = self;
         let owned = |key: &D::Key| mapper::owner(&view, D::name(key)) == Owner::Here;
         let (mut calls, mut told) = (Vec::new(), Vec::new());
@@ -84,7 +84,7 @@ impl Comparison {
                 calls.extend(pages.map(|page| (peer.clone(), Call::Keys { view: Arc::clone(&view), page })));
             }
         }
-        Compared { calls, told }
+        ComparedData { calls, told }
     }
 }
 

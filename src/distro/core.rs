@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    comparison::{Compared, Comparison, Subject},
+    comparison::{ComparedData, Comparison, Subject},
     data::{Data, Told},
     load::{Load, Loaded},
     outbox::{Item, Outbox, Pace, Sent},
@@ -189,12 +189,12 @@ impl<K: Clone + Ord + std::hash::Hash> Line<K> {
 
 /// Silent parts of a key, about which peers are asked.
 #[derive(Debug)]
-struct Ask {
+struct Question {
     waits_for: BTreeSet<Address>,
     asked: Millis,
 }
 
-impl Ask {
+impl Question {
     fn until(&self) -> Millis {
         self.asked.plus(ASK_MS)
     }
@@ -207,7 +207,7 @@ pub struct Core<D: Data> {
     view: Arc<View>,
     lines: BTreeMap<Address, Line<D::Key>>,
     load: Option<Load>,
-    asks: BTreeMap<D::Key, Ask>,
+    asks: BTreeMap<D::Key, Question>,
     next_round: Millis,
     /// Until when the others are brought what this node wrote while it was a member; nothing while it is one.
     parts_until: Option<Millis>,
@@ -326,6 +326,15 @@ impl<D: Data> Core<D> {
         }
     }
 
+    /// Something of this key was taken from a peer under this stamp, which isn't the highest here.
+    ///
+    /// Two nodes that take each other's services for their own write at once; whoever gets the later record first
+    /// would think that those who have confirmed that have the earlier one, too, and not hand it on to one that its writer
+    /// can't reach.
+    pub fn came_belated(&mut self, key: &D::Key, stamp: u64) {
+        self.lines.values_mut().for_each(|line| line.outbox.came_belated(key, stamp));
+    }
+
     /// A peer has sent these keys, whose data have these fingerprints here, and can't reach another: this node hands them on, if it
     /// reaches it. Nothing twice: members that hand on to each other in a ring come to an end.
     pub fn hand_on(&mut self, to: &Address, keys: impl IntoIterator<Item = (D::Key, u64)>, now: Millis) {
@@ -351,7 +360,7 @@ impl<D: Data> Core<D> {
         self.asks.entry(key.clone()).or_insert_with(|| {
             let asks = !mutant::is(Mutant::JudgesUnasked);
             let peers = view.peers.iter().filter(|peer| asks && peer.is_nacre_at_work());
-            Ask { waits_for: peers.map(|peer| peer.address.clone()).collect(), asked: now }
+            Question { waits_for: peers.map(|peer| peer.address.clone()).collect(), asked: now }
         });
     }
 
@@ -430,7 +439,7 @@ impl<D: Data> Core<D> {
             }
             Standing::Starting | Standing::Comparing => self.load.as_ref().and_then(|load| load.next(now)),
             Standing::Serving | Standing::Leaving => {
-                let asks = self.asks.values().map(Ask::until);
+                let asks = self.asks.values().map(Question::until);
                 self.next_send().into_iter().chain(asks).chain([self.next_round]).min()
             }
         };
@@ -587,7 +596,7 @@ impl<D: Data> Core<D> {
     fn ask_peers(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
         let view = Arc::clone(&self.view);
         for peer in view.peers.iter().filter(|peer| peer.is_nacre_at_work()) {
-            let waits = |ask: &Ask| ask.waits_for.contains(&peer.address);
+            let waits = |ask: &Question| ask.waits_for.contains(&peer.address);
             let Some(line) = self.lines.get_mut(&peer.address) else { continue };
             if line.asking || now < line.ask_not_before {
                 continue;
@@ -637,7 +646,7 @@ impl<D: Data> Core<D> {
     }
 
     /// What was to be found out has been; before anything else happens here.
-    pub fn compared(&mut self, compared: Compared<D>) -> Vec<Action<D>> {
+    pub fn compared(&mut self, compared: ComparedData<D>) -> Vec<Action<D>> {
         for (peer, told) in compared.told {
             if let Some(line) = self.lines.get_mut(&peer) {
                 line.told = told;

@@ -360,6 +360,11 @@ fn what_waits_for_a_peer_that_is_gone_goes_to_the_others_and_they_hand_it_on() {
     other.hand_on(&address(2), [(7, 0xb)], Millis(200));
     other.hand_on(&address(4), [(7, 0xc)], Millis(200));
     assert!(poll(&mut other, &data, Millis(300)).is_empty(), "it has it, and nobody else is a member");
+    // Something older comes after all: what is sent next isn't cut behind it.
+    other.came_belated(&7, 5);
+    other.changed(&7, Millis(400));
+    let actions = poll(&mut other, &data, Millis(400));
+    assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>Some(4)", "10.0.0.3:8848 push 7>None"]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use http::StatusCode;
 use super::{
     accept::{self, AcceptError, Outcome, Part, Taken},
     batch,
-    bodies::{BODY_BYTES, Dialect, Outgoing, bodies},
+    bodies::{BODY_BYTES, DatumToSend, Dialect, bodies},
     checksum,
     core::{Answer, Call},
     documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted, parted},
@@ -146,7 +146,7 @@ impl Exchange {
         let at = self.at();
         let batch = batch::read_answer(body, asked, at)?;
         let outcome = accept::take(self.registry(), batch, |_| Part::Collects, at.now);
-        self.distro.0.counts.note_outcome(&outcome);
+        self.distro.taken(&outcome);
         self.distro.note_outcome(from, &outcome);
         if outcome.faults().any(AcceptError::is_of_another_time) {
             return Err(ExchangeError::Clock);
@@ -202,7 +202,7 @@ impl Exchange {
             Dialect::Nacre => view.unreached().cloned().collect(),
             Dialect::Legacy => Vec::new(),
         };
-        let outgoing = items.iter().map(|item| Outgoing {
+        let outgoing = items.iter().map(|item| DatumToSend {
             service: item.key.clone(),
             state: registry.get(item.key.place()).map(|service| service.state()),
             newer_than: item.newer_than,
@@ -365,8 +365,19 @@ impl Distro {
             false => Part::Copies,
         };
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
-        self.0.counts.note_outcome(&outcome);
+        self.taken(&outcome);
         outcome
+    }
+
+    fn taken(&self, outcome: &Outcome) {
+        self.0.counts.note_outcome(outcome);
+        let belated = outcome.taken.iter().filter_map(|(key, taken)| match taken {
+            Taken::Merged(merged) => Some((key, merged.belated?)),
+            Taken::Replaced(_) => None,
+        });
+        for (key, stamp) in belated {
+            self.0.core.lock().came_belated(key, stamp);
+        }
     }
 
     /// Takes what a member sent (a map of keys and data as JSON), key by key. `from` is the Nacre member that sent it; one

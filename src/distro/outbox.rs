@@ -58,6 +58,8 @@ pub struct Outbox<K> {
     /// When a key was sent last, as far back as it matters.
     sent: BTreeMap<K, Millis>,
     under_way: Option<Vec<Item<K>>>,
+    /// What came meanwhile under lower stamps than others, which may not be in what is under way.
+    belated: HashMap<K, u64>,
     not_before: Millis,
     failures: u32,
 }
@@ -71,6 +73,7 @@ impl<K> Default for Outbox<K> {
             handed_on: HashMap::new(),
             sent: BTreeMap::new(),
             under_way: None,
+            belated: HashMap::new(),
             not_before: Millis(0),
             failures: 0,
         }
@@ -94,6 +97,22 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
     pub fn hand_on(&mut self, key: &K, fingerprint: u64, now: Millis, pace: Pace) {
         if self.handed_on.insert(key.clone(), fingerprint) != Some(fingerprint) {
             self.put(key, true, now, pace);
+        }
+    }
+
+    /// Notes that something came under this stamp, which isn't the highest of the key: the peer may lack it though it has
+    /// later ones, so what is confirmed ends before it. By itself nothing is sent: who wrote it brings it to all; but what
+    /// this node sends or hands on of the key next isn't cut behind it.
+    pub fn came_belated(&mut self, key: &K, stamp: u64) {
+        let before = stamp.saturating_sub(1);
+        if let Some(confirmed) = self.confirmed.get_mut(key) {
+            *confirmed = before.min(*confirmed);
+        }
+        if self.under_way.iter().flatten().any(|item| item.key == *key) {
+            self.belated
+                .entry(key.clone())
+                .and_modify(|lowest| *lowest = before.min(*lowest))
+                .or_insert(before);
         }
     }
 
@@ -127,12 +146,16 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
     /// Notes how the request under way ended. `dice` spreads the retries of several peers.
     pub fn sent(&mut self, outcome: Sent, now: Millis, pace: Pace, dice: u64) {
         let Some(items) = self.under_way.take() else { return };
+        let belated = std::mem::take(&mut self.belated);
         match outcome {
             Sent::Taken(highest) => {
                 self.failures = 0;
                 for (item, highest) in items.into_iter().zip(highest) {
                     match highest {
-                        Some(stamp) => self.confirmed.insert(item.key, stamp),
+                        Some(stamp) => {
+                            let stamp = belated.get(&item.key).map_or(stamp, |before| stamp.min(*before));
+                            self.confirmed.insert(item.key, stamp)
+                        }
                         None => self.confirmed.remove(&item.key),
                     };
                 }
@@ -288,6 +311,26 @@ mod tests {
         assert!(outbox.lacks(&1) && !outbox.lacks(&2));
         outbox.sent(taken(&[1]), Millis(1), PACE, 0);
         assert!(!outbox.lacks(&1));
+    }
+
+    #[test]
+    fn what_came_under_a_lower_stamp_is_not_taken_for_confirmed() {
+        let mut outbox = Outbox::default();
+        let sent = |outbox: &mut Outbox<u32>, now: u64, belated: Option<u64>| {
+            outbox.put(&1, false, Millis(now), PACE);
+            let items = outbox.take(Millis(now), PACE).unwrap();
+            belated.into_iter().for_each(|stamp| outbox.came_belated(&1, stamp));
+            outbox.sent(taken(&[10]), Millis(now), PACE, 0);
+            items[0].newer_than
+        };
+        assert_eq!(sent(&mut outbox, 0, None), None);
+        outbox.came_belated(&1, 8);
+        outbox.came_belated(&1, 9);
+        outbox.came_belated(&2, 1);
+        assert_eq!(sent(&mut outbox, 100, None), Some(7));
+        assert_eq!(sent(&mut outbox, 200, Some(5)), Some(10));
+        assert_eq!(sent(&mut outbox, 300, None), Some(4), "it came while the former was under way");
+        assert_eq!(sent(&mut outbox, 400, None), Some(10));
     }
 
     #[test]

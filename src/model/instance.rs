@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU8, AtomicU64, Ordering as Atomic},
 };
 
-pub use super::key::{Address, InstanceKey};
+pub use super::key::{InstanceKey, IpAndPort};
 use super::{Metadata, key::compare};
 use crate::base::{clock::Millis, java};
 

@@ -55,14 +55,14 @@ impl equivalent::Equivalent<Arc<Instance>> for InstanceKey<'_> {
 
 /// All instances of one address begin here in their order, whatever their clusters.
 #[derive(Clone, Copy, Debug)]
-pub struct Address<'a> {
+pub struct IpAndPort<'a> {
     /// As given.
     pub ip: &'a str,
     /// As given.
     pub port: i32,
 }
 
-impl Address<'_> {
+impl IpAndPort<'_> {
     /// Whether `instances` has it, in any cluster; O(log n).
     #[must_use]
     pub fn is_in(self, instances: &Instances) -> bool {
@@ -89,7 +89,7 @@ fn text_of<'a>(key: &InstanceKey<'a>, buffer: &'a mut [u8; 12]) -> impl Iterator
     key.ip.bytes().chain(*b":").chain(port).chain(*b"unknown:").chain(tail(key))
 }
 
-impl Comparable<Arc<Instance>> for Address<'_> {
+impl Comparable<Arc<Instance>> for IpAndPort<'_> {
     /// Before all instances whose texts begin with it.
     fn compare(&self, instance: &Arc<Instance>) -> Ordering {
         let (mut own, mut other) = ([0; 12], [0; 12]);
@@ -97,7 +97,7 @@ impl Comparable<Arc<Instance>> for Address<'_> {
     }
 }
 
-impl equivalent::Equivalent<Arc<Instance>> for Address<'_> {
+impl equivalent::Equivalent<Arc<Instance>> for IpAndPort<'_> {
     fn equivalent(&self, _: &Arc<Instance>) -> bool {
         false
     }
@@ -184,7 +184,7 @@ mod tests {
             Arc::new(Instance::new(Description::new(ip, port, cluster), InstanceId::Simple, Millis(1)))
         });
         let instances = instances.into_iter().collect();
-        let known = |ip, port| Address { ip, port }.is_in(&instances);
+        let known = |ip, port| IpAndPort { ip, port }.is_in(&instances);
         for (ip, port, _) in described {
             assert!(known(ip, port), "{ip} {port}");
         }

@@ -37,6 +37,9 @@ pub struct Merged {
     /// We know something newer than was told, or instances that what claims to be complete lacks: the teller should hear
     /// of it.
     pub ours_is_newer: bool,
+    /// The lowest stamp of what was taken, where that is no higher than what was known of the service before: a peer that
+    /// has later stamps may lack it all the same.
+    pub belated: Option<u64>,
     /// Something that was said to be silent was written anew, since a beat of it is known here: peers are told.
     pub refuted: bool,
     /// Why something of it was left out; the rest counts.
@@ -81,7 +84,9 @@ impl Registry {
                 None => self.get_or_make(place, Default::default, now)?,
             };
             let written = self.write(&service, now, |draft| {
-                let merging = Merging { registry: self, draft, judges, now, merged: Merged::default() };
+                let before = draft.highest_stamp;
+                let merging =
+                    Merging { registry: self, draft, judges, now, before, merged: Merged::default() };
                 merging.run(std::mem::take(&mut entries), complete)
             });
             // Where it was removed meanwhile, nothing has been taken out of `entries`.
@@ -155,6 +160,8 @@ struct Merging<'a> {
     draft: &'a mut Draft,
     judges: bool,
     now: Millis,
+    /// The highest stamp before.
+    before: u64,
     merged: Merged,
 }
 
@@ -218,6 +225,7 @@ impl Merging<'_> {
                 Ordering::Less => self.merged.ours_is_newer = true,
                 Ordering::Equal => {}
                 Ordering::Greater if record(&told, told.healthy()) == record(&known, mark.healthy) => {
+                    self.takes(told.stamp());
                     self.draft.restamp(&known, &told);
                 }
                 Ordering::Greater => self.put(told),
@@ -237,7 +245,10 @@ impl Merging<'_> {
 
     fn put(&mut self, told: Instance) {
         match self.registry.admit(self.draft, &told) {
-            Ok(()) => self.draft.put_stamped(told),
+            Ok(()) => {
+                self.takes(told.stamp());
+                self.draft.put_stamped(told);
+            }
             Err(error) => self.merged.refused = Some(error),
         }
     }
@@ -262,6 +273,7 @@ impl Merging<'_> {
                 }
                 self.merged.refuted = true;
             } else {
+                self.takes(told.stamp);
                 self.draft.bury(told);
             }
             return;
@@ -269,7 +281,16 @@ impl Merging<'_> {
         match self.draft.gone.get(&key).map(|known| newer(&Shown::Gone(&told), &Shown::Gone(known))) {
             Some(Ordering::Less) => self.merged.ours_is_newer = true,
             Some(Ordering::Equal) => {}
-            Some(Ordering::Greater) | None => _ = self.draft.bury(told),
+            Some(Ordering::Greater) | None => {
+                self.takes(told.stamp);
+                self.draft.bury(told);
+            }
+        }
+    }
+
+    fn takes(&mut self, stamp: u64) {
+        if stamp <= self.before {
+            self.merged.belated = Some(self.merged.belated.map_or(stamp, |lowest| lowest.min(stamp)));
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::base::clock::{Millis, Reading};
 const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
 /// Now on all monotonic clocks.
 const NOW: Millis = Millis(1_000_000);
-const MERGED: Merged = Merged { changed: false, ours_is_newer: false, refuted: false, refused: None };
+const MERGED: Merged =
+    Merged { changed: false, ours_is_newer: false, belated: None, refuted: false, refused: None };
 
 /// A node whose wall clock shows this.
 struct Node {
@@ -144,8 +145,11 @@ fn the_newer_record_wins_and_what_is_known_already_makes_no_revision() {
     heavy.set_healthy(false);
     assert_eq!(node.merge(vec![Entry::Alive(heavy)], false), Merged { changed: true, ..MERGED });
     assert_eq!(node.merge(vec![alive("a", 7)], false), Merged { ours_is_newer: true, ..MERGED });
+    let merged = Merged { changed: true, belated: Some(2), ..MERGED };
+    assert_eq!(node.merge(vec![alive("d", 9), left("e", 8), left("f", 2)], false), merged);
+    assert_eq!(node.merge(vec![left("d", 9), left("f", 2)], false), Merged { belated: Some(9), ..merged });
     assert_eq!(node.shown(), ["a 8 2.0 false", "b 3 1.0 true"]);
-    assert_eq!(node.service().state().highest_stamp, 8);
+    assert_eq!(node.service().state().highest_stamp, 9);
 }
 
 #[test]
@@ -337,13 +341,16 @@ fn a_silence_is_refuted_by_a_known_beat_and_a_leave_is_not() {
     node.merge(vec![alive("a", 3), alive("b", 3), silent("c", 3, 30_000)], true);
     node.reports();
     let told = vec![expired("a", 9_000), left("b", 9_000), expired("c", 2)];
-    let merged = Merged { changed: true, ours_is_newer: true, refuted: true, refused: None };
+    let merged = Merged { changed: true, ours_is_newer: true, refuted: true, ..MERGED };
     assert_eq!(node.merge(told, false), merged);
     assert_eq!(node.shown(), ["a 9001 1.0 true", "c 3 1.0 true", "b 9000 left"]);
     assert_eq!(node.reports(), (1, 1));
     let service = node.service();
     service.state().ephemeral.get(&key("c")).unwrap().beat(NOW.minus(30_001));
-    assert_eq!(node.merge(vec![expired("c", 4)], false), Merged { changed: true, ..MERGED });
+    assert_eq!(
+        node.merge(vec![expired("c", 4)], false),
+        Merged { changed: true, belated: Some(4), ..MERGED }
+    );
     assert_eq!(node.shown(), ["a 9001 1.0 true", "b 9000 left", "c 4 silent"]);
 }
 

@@ -347,6 +347,9 @@ impl NacreNode {
             && mapper::owner(&self.view, place.name) == Owner::Here;
         let merged = self.registry.merge(place, datum.entries(told_at, now), datum.is_complete, judges, now);
         let merged = merged.unwrap();
+        if let Some(stamp) = merged.belated {
+            self.core.came_belated(&datum.key, stamp);
+        }
         if merged.ours_is_newer
             && let Some(from) = from
         {

@@ -16,4 +16,4 @@ pub use address_server::AddressServerShown;
 pub use list::RaftPorts;
 pub use start::{Found, LookupError, find};
 pub(super) use watch::Switcher;
-pub use watch::{LookupShown, SwitchError, Watch};
+pub use watch::{LookupShown, LookupSwitchError, Watch};

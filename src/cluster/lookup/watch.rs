@@ -29,7 +29,7 @@ pub(in crate::cluster) struct Switch {
 
 /// Why the list still comes from where it came from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SwitchError {
+pub enum LookupSwitchError {
     /// There is no list.
     #[error("this node serves alone")]
     Alone,
@@ -47,10 +47,10 @@ pub(in crate::cluster) struct Switcher(mpsc::Sender<Switch>);
 
 impl Switcher {
     /// Ready when the list comes from there.
-    pub async fn switch(&self, to: LookupType) -> Result<(), SwitchError> {
+    pub async fn switch(&self, to: LookupType) -> Result<(), LookupSwitchError> {
         let (done, outcome) = oneshot::channel();
-        self.0.try_send(Switch { to, done }).map_err(|_| SwitchError::Busy)?;
-        Ok(outcome.await.map_err(|_| SwitchError::Busy)??)
+        self.0.try_send(Switch { to, done }).map_err(|_| LookupSwitchError::Busy)?;
+        Ok(outcome.await.map_err(|_| LookupSwitchError::Busy)??)
     }
 }
 
