@@ -148,7 +148,7 @@ fn the_newer_record_wins_and_what_is_known_already_makes_no_revision() {
     let merged = Merged { changed: true, belated: Some(2), ..MERGED };
     assert_eq!(node.merge(vec![alive("d", 9), left("e", 8), left("f", 2)], false), merged);
     assert_eq!(node.merge(vec![left("d", 9), left("f", 2)], false), Merged { belated: Some(9), ..merged });
-    assert_eq!(node.shown(), ["a 8 2.0 false", "b 3 1.0 true"]);
+    assert_eq!(node.shown(), ["a 8 2.0 false", "b 3 1.0 true", "d 9 left", "e 8 left", "f 2 left"]);
     assert_eq!(node.service().state().highest_stamp, 9);
 }
 
