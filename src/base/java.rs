@@ -8,7 +8,12 @@ use std::{borrow::Cow, fmt::Write as _};
 /// `String.hashCode`: over UTF-16 units, wrapping at 32 bits.
 #[must_use]
 pub fn hash(text: &str) -> i32 {
-    text.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
+    let add = |hash: i32, unit: u16| hash.wrapping_mul(31).wrapping_add(i32::from(unit));
+    // Nearly all names, and each is hashed again and again to find its owner.
+    if text.is_ascii() {
+        return text.bytes().fold(0, |hash, byte| add(hash, byte.into()));
+    }
+    text.encode_utf16().fold(0, add)
 }
 
 /// The order in which a `HashMap` that was filled with `names` one after the other gives them back.
@@ -138,8 +143,8 @@ fn push_shortest(out: &mut String, value: f64, scientific: impl Fn() -> String) 
     }
     // The weights that nearly every instance has.
     if magnitude < 1e7 && magnitude.fract() == 0.0 {
-        let _ = write!(out, "{magnitude:.1}");
-        return;
+        out.push_str(itoa::Buffer::new().format(magnitude as u32));
+        return out.push_str(".0");
     }
     let text = scientific();
     let (digits, exponent) = text.trim_start_matches('-').split_once('e').unwrap_or((&text, "0"));

@@ -10,6 +10,7 @@ pub mod java;
 pub mod json;
 pub mod long_target;
 pub mod machine;
+pub mod mutant;
 pub mod net;
 pub mod process;
 pub mod signals;

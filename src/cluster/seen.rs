@@ -3,7 +3,10 @@
 //! Pure. The rules are those of the [roster](super::roster).
 
 use super::{Address, MemberReport, MemberState, NacreMark, Standing, member::PROTOCOL};
-use crate::base::clock::Millis;
+use crate::base::{
+    clock::Millis,
+    mutant::{self, Mutant},
+};
 
 /// How a member answered a report of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +147,9 @@ impl Seen {
 
     fn failed(&mut self, rules: Rules, now: Millis) {
         self.answers = false;
+        if mutant::is(Mutant::NobodyGoesDown) {
+            return;
+        }
         self.failures = self.failures.saturating_add(1);
         if self.failures > rules.fail_access_count || self.is_silent(rules, now) {
             self.set(MemberState::Down, "it doesn't answer reports");

@@ -10,7 +10,10 @@ use super::{
     silence,
 };
 use crate::{
-    base::clock::Millis,
+    base::{
+        clock::Millis,
+        mutant::{self, Mutant},
+    },
     cluster::View,
     model::{Registry, Service, ServiceKey},
 };
@@ -72,7 +75,9 @@ pub fn take_over(registry: &Registry, before: &View, after: &View, now: Millis) 
         };
         let from_legacy = former.is_some_and(|peer| peer.nacre.is_none());
         if is == Owner::Here {
-            service.give_grace(now.plus(GRACE_MS));
+            if !mutant::is(Mutant::LostGrace) {
+                service.give_grace(now.plus(GRACE_MS));
+            }
             taken += 1;
             if from_legacy {
                 renew_once(service, now);
@@ -107,9 +112,9 @@ pub fn handed_over(registry: &Registry, before: &View, after: &View) -> Vec<Serv
 
 /// Counts silence from now on, but for instances of which nothing has been heard since that was done before.
 fn renew_once(service: &Service, now: Millis) {
-    for instance in service.state().ephemeral.iter().filter(|instance| !instance.is_late()) {
+    for instance in service.state().ephemeral.iter().filter(|instance| !instance.is_renewed()) {
         instance.hear_beat(now);
-        instance.set_late(true);
+        instance.set_renewed();
     }
 }
 
@@ -210,6 +215,15 @@ mod tests {
         let again = now.plus(20_000);
         take_over(&registry, &both, &alone, again);
         assert_eq!(graced(&registry, again), (taken, 0));
+        registry.for_each(|service| {
+            let state = service.state();
+            assert!(state.ephemeral.iter().all(|instance| !instance.is_late()), "nobody has said that");
+            service.beat(&Description::new("a", 80, "DEFAULT").key, again);
+        });
+        take_over(&registry, &alone, &both, again);
+        let later = again.plus(20_000);
+        take_over(&registry, &both, &alone, later);
+        assert_eq!(graced(&registry, later), (taken, taken), "they have beaten since");
     }
 
     #[test]

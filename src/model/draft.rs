@@ -10,9 +10,12 @@ use smallvec::SmallVec;
 use super::{
     Definition, Instance, InstanceKey, Instances, State,
     gone::{Cause, Gone, Tombstones},
-    instance::{HIGHEST_STAMP, Mark, SAME_BEAT_MS},
+    instance::{HIGHEST_STAMP, Mark},
 };
-use crate::base::clock::Millis;
+use crate::base::{
+    clock::Millis,
+    mutant::{self, Mutant},
+};
 
 /// When a write is made, and how what it leaves is marked.
 #[derive(Clone, Copy, Debug)]
@@ -110,8 +113,11 @@ impl Draft {
     /// Removes an ephemeral instance, if it is there; where tombstones are kept, it leaves one in any case: a peer may
     /// know what isn't known here.
     pub fn remove(&mut self, key: &InstanceKey<'_>, cause: Cause) -> Option<Arc<Instance>> {
-        let stamp =
+        let mut stamp =
             if self.moment.keeps_gone || self.ephemeral.contains(key) { self.local_stamp() } else { 0 };
+        if mutant::is(Mutant::LeavesUnstamped) {
+            stamp = self.ephemeral.get(key).map_or(stamp, |known| known.stamp());
+        }
         let gone = Gone::of(key, stamp, self.moment.now, cause);
         let known = self.ephemeral.get(key).filter(|_| !gone.has_left());
         let written = known.map_or(stamp, |known| known.written());
@@ -133,7 +139,7 @@ impl Draft {
         self.note_stamp(instance.stamp());
         let instance = Arc::new(instance);
         self.ephemeral.insert(Arc::clone(&instance));
-        stays_late(known, &instance);
+        instance.inherit_silence(known);
         self.replaced.push((Arc::clone(known), instance));
     }
 
@@ -141,7 +147,7 @@ impl Draft {
         let instance = Arc::new(instance);
         let instances = if instance.ephemeral { &mut self.ephemeral } else { &mut self.persistent };
         if let Some(before) = instances.insert(Arc::clone(&instance)) {
-            stays_late(&before, &instance);
+            instance.inherit_silence(&before);
             self.replaced.push((before, instance));
         }
         self.touched.instances = true;
@@ -151,7 +157,7 @@ impl Draft {
     pub(super) fn bury(&mut self, gone: Gone) -> Option<Arc<Instance>> {
         let removed = self.ephemeral.remove(&gone.key());
         self.touched.instances |= removed.is_some();
-        if self.moment.keeps_gone {
+        if self.moment.keeps_gone && !mutant::is(Mutant::NoTombstones) {
             self.note_stamp(gone.stamp);
             self.gone.insert(gone);
         }
@@ -192,6 +198,9 @@ impl Draft {
 
     /// A stamp that nothing has had.
     fn fresh_stamp(&mut self) -> u64 {
+        if mutant::is(Mutant::StampsByClockAlone) {
+            return self.moment.least_stamp.min(HIGHEST_STAMP);
+        }
         self.highest_stamp = (self.highest_stamp + 1).max(self.moment.least_stamp).min(HIGHEST_STAMP);
         self.highest_stamp
     }
@@ -199,6 +208,7 @@ impl Draft {
     /// Sets the health of an instance that is there, before this is published. Together with it goes another stamp.
     pub(super) fn set_health(&mut self, instance: &Instance, healthy: bool, received: bool) {
         let stamp = match instance.ephemeral {
+            true if mutant::is(Mutant::HealthWithoutStamp) => instance.stamp(),
             true if received => self.own_stamp(),
             true => self.local_stamp(),
             false => instance.stamp(),
@@ -216,12 +226,5 @@ impl Draft {
     pub fn define(&mut self) -> &mut Definition {
         self.touched.definition = true;
         Arc::make_mut(&mut self.definition)
-    }
-}
-
-/// What is written anew without a later beat is as late as it was: its owner doesn't say so again at once.
-fn stays_late(before: &Instance, instance: &Instance) {
-    if before.is_late() && instance.last_beat() < before.last_beat().plus(SAME_BEAT_MS) {
-        instance.set_late(true);
     }
 }

@@ -18,7 +18,10 @@ use super::{
     name::NameError,
     service::Draft,
 };
-use crate::base::clock::Millis;
+use crate::base::{
+    clock::Millis,
+    mutant::{self, Mutant},
+};
 
 /// Of an age below this nobody but the owner can tell whether it is that, in milliseconds; tombstones last much longer.
 const ROUGHLY_MS: u64 = 20_000;
@@ -161,7 +164,10 @@ impl Merging<'_> {
         let highest = entries.iter().map(Entry::stamp).max().unwrap_or(0);
         // What is written anew is newer than all that was told.
         self.draft.raise_stamp(highest);
-        if complete {
+        if complete && mutant::is(Mutant::AbsenceRemoves) {
+            self.remove_absent(&entries);
+        }
+        if complete && !mutant::is(Mutant::CompleteIgnored) {
             self.merged.ours_is_newer = self.lacks_ours(&entries);
         }
         for entry in entries {
@@ -172,6 +178,17 @@ impl Merging<'_> {
         }
         self.merged.changed = self.draft.touched.list();
         self.merged
+    }
+
+    /// The fault of [`Mutant::AbsenceRemoves`].
+    #[cold]
+    fn remove_absent(&mut self, entries: &[Entry]) {
+        for ours in &self.draft.ephemeral().clone() {
+            if !entries.iter().any(|entry| compare(&entry.key(), &ours.key()).is_eq()) {
+                let stamp = self.draft.own_stamp();
+                self.draft.bury(Gone::of(&ours.key(), stamp, self.now, Cause::Left));
+            }
+        }
     }
 
     /// Whether an instance is here of which sorted `entries` say nothing. One that has been silent for too long counts, too,
@@ -198,6 +215,7 @@ impl Merging<'_> {
                 known.set_late(false);
             }
             match newer(&Shown::Alive(&told, told.mark()), &Shown::Alive(&known, mark)) {
+                Ordering::Less if mutant::is(Mutant::StaleOverwrite) => self.put(told),
                 Ordering::Less => self.merged.ours_is_newer = true,
                 Ordering::Equal => {}
                 Ordering::Greater if record(&told, told.healthy()) == record(&known, mark.healthy) => {
@@ -207,7 +225,7 @@ impl Merging<'_> {
             }
             return;
         }
-        let gone = self.draft.gone.get(&key);
+        let gone = self.draft.gone.get(&key).filter(|_| !mutant::is(Mutant::TombstoneLoses));
         if gone.is_some_and(|gone| newer(&Shown::Gone(gone), &Shown::Alive(&told, told.mark())).is_gt()) {
             self.merged.ours_is_newer = true;
         } else if !self.registry.is_too_old(&told, self.now) {
@@ -265,7 +283,9 @@ fn is_contradicted(told: &Gone, known: &Instance, now: Millis) -> bool {
         Cause::Silent { last_beat } => last_beat,
         Cause::Left => told.at,
     };
-    known.last_beat() > last_known.plus(NEWS_MS) && !known.is_overdue(now)
+    known.last_beat() > last_known.plus(NEWS_MS)
+        && !known.is_overdue(now)
+        && !mutant::is(Mutant::SilenceUnrefuted)
 }
 
 /// One list of a 1.x member under way.

@@ -45,7 +45,6 @@ pub enum Move {
 pub struct Client {
     instance: usize,
     interval: At,
-    full_beats: bool,
     /// Starts each request at a node of its choice, not where the last one succeeded.
     roams: bool,
     place: usize,
@@ -84,7 +83,6 @@ impl Client {
         Self {
             instance,
             interval: spec.interval_ms * MS,
-            full_beats: spec.full_beats,
             roams: random.chance(700),
             place: random.index(1 << 16),
             attempt: 0,

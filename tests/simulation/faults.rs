@@ -136,8 +136,6 @@ pub struct Plan {
     pub listed: usize,
     /// Nodes altogether.
     pub nodes: usize,
-    /// Which of them are of 1.x.
-    pub legacy: Vec<NodeId>,
     /// Faults begin here.
     pub from: At,
     /// All faults have ended here.
@@ -166,7 +164,6 @@ impl Plan {
         Self {
             listed,
             nodes: listed + 2,
-            legacy: Vec::new(),
             from: 20 * SECOND,
             healed,
             end: healed + 50 * SECOND,

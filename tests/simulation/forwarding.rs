@@ -278,7 +278,7 @@ impl NacreNode {
     fn register(&self, at: Reading, request: ClientRequest) {
         let spec = &self.fleet.specs[request.instance];
         let metadata = format!(
-            r#"{{"v":"{}","preserved.heart.beat.interval":"{}","preserved.heart.beat.timeout":"{}","preserved.ip.delete.timeout":"{}"}}"#,
+            r#"{{{VERSION}{}","preserved.heart.beat.interval":"{}","preserved.heart.beat.timeout":"{}","preserved.ip.delete.timeout":"{}"}}"#,
             request.version, spec.interval_ms, spec.unhealthy_ms, spec.delete_ms
         );
         let description = Description {
@@ -290,6 +290,16 @@ impl NacreNode {
         self.registry.register(service.place(), &description, at.now).unwrap();
         debug_assert_eq!(Fleet::of_port(spec.port), request.instance);
     }
+}
+
+/// What stands before the version in the metadata of an instance.
+const VERSION: &str = r#""v":""#;
+
+/// The version in the metadata of an instance.
+pub fn version(metadata: &str) -> u32 {
+    let (_, rest) = metadata.split_once(VERSION).unwrap_or_default();
+    let digits = rest.bytes().take_while(u8::is_ascii_digit);
+    digits.fold(0, |version, digit| version * 10 + u32::from(digit - b'0'))
 }
 
 fn tell(ticket: Ticket, answer: ClientAnswer, out: &mut OutboxOf<NacreNode>) {

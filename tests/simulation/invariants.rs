@@ -9,7 +9,7 @@
 //! - `late`: 2 s after its registration every node shows it; during faults, a node that has heard the owner for 10 s
 //!   shows what the owner has shown for 10 s.
 //! - `overdue`: what is dead isn't shown 10 s after its delete time-out (40 s as clients are by default), or 25 s after
-//!   its owner changed, whichever is later; 35 s where the owner before was of 1.x.
+//!   its owner changed, whichever is later.
 //! - `still there`: what was deregistered isn't shown 2 s later, 10 s during faults.
 //! - `risen`: what a node showed no more, and what no node showed any more, isn't shown again without a word of its client.
 //! - `older`: a version that a node shows is never followed by an older one.
@@ -93,13 +93,10 @@ pub struct Scene<'a> {
 #[derive(Debug)]
 pub struct Judge {
     watched: Vec<Watched>,
-    legacy: Vec<bool>,
     /// When the owner of a service last changed in any node's eyes.
     owner_changed: Vec<At>,
     /// When nodes last disagreed about the owner of a service.
     split: Vec<At>,
-    /// When it last changed from one of 1.x.
-    legacy_changed: Vec<At>,
     /// Since when no node shows an unwanted instance; [`NEVER`] while one does.
     gone: Vec<At>,
     /// From when until when faults last.
@@ -140,10 +137,8 @@ impl Judge {
         };
         Self {
             watched: (0..nodes).map(|_| watched()).collect(),
-            legacy: (0..nodes).map(|node| plan.legacy.contains(&node)).collect(),
             owner_changed: vec![0; fleet.services.len()],
             split: vec![0; fleet.services.len()],
-            legacy_changed: vec![0; fleet.services.len()],
             gone: vec![NEVER; fleet.specs.len()],
             troubles,
             clocks: vec![0; nodes],
@@ -224,9 +219,6 @@ impl Judge {
             let new = owner(service);
             if *known != new {
                 self.owner_changed[service] = now;
-                if known.is_some_and(|known| self.legacy[known]) {
-                    self.legacy_changed[service] = now;
-                }
                 *known = new;
                 watched.owners_since[service] = now;
             }
@@ -552,8 +544,7 @@ impl Judge {
         let service = spec.service;
         let due = fact.silent_since() + spec.delete_ms * 1_000 + 10 * SECOND;
         let moved = self.owner_changed[service] + 25 * SECOND;
-        let from_legacy = self.legacy_changed[service] + 35 * SECOND;
-        if now <= due.max(moved).max(from_legacy) {
+        if now <= due.max(moved) {
             return;
         }
         for node in 0..self.watched.len() {
@@ -610,7 +601,7 @@ impl Judge {
         for node in 0..self.watched.len() {
             let watched = &self.watched[node];
             let is_listed = self.members.contains(&node) && watched.members.contains(&node);
-            if !is_listed || self.legacy.contains(&true) {
+            if !is_listed {
                 continue;
             }
             let awake = scene.reach.awake(node).max(watched.members_since);

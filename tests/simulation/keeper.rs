@@ -1,9 +1,6 @@
 //! Looks at services on their grid and judges silence after the others were asked, with the server's sweeper.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use nacre::{
     base::clock::{Clock, Millis},
@@ -23,7 +20,6 @@ const GONE_MS: u64 = 60_000;
 /// What a node does about silence.
 pub struct Keeper {
     sweeper: Sweeper,
-    due: BTreeMap<ServiceKey, Millis>,
     order: BTreeSet<(Millis, ServiceKey)>,
     pruned: Millis,
 }
@@ -41,16 +37,12 @@ impl Keeper {
             may_remove: true,
             stats: Arc::default(),
         };
-        Self { sweeper, due: BTreeMap::new(), order: BTreeSet::new(), pruned: Millis(0) }
+        Self { sweeper, order: BTreeSet::new(), pruned: Millis(0) }
     }
 
     /// A service came into being.
     pub fn made(&mut self, service: &Service) {
-        let at = service.made_at.plus(GRID_MS);
-        if let Some(before) = self.due.insert(service.key.clone(), at) {
-            self.order.remove(&(before, service.key.clone()));
-        }
-        self.order.insert((at, service.key.clone()));
+        self.order.insert((service.made_at.plus(GRID_MS), service.key.clone()));
     }
 
     /// When the next service is looked at.
@@ -61,14 +53,15 @@ impl Keeper {
     /// The services of this node whose time has come and that have somebody to be judged.
     pub fn due(&mut self, view: &View, now: Millis) -> Vec<ServiceKey> {
         let mut asked = Vec::new();
-        while let Some((at, key)) = self.order.first().cloned().filter(|(at, _)| *at <= now) {
-            self.order.remove(&(at, key.clone()));
-            self.due.remove(&key);
+        while self.order.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((at, key)) = self.order.pop_first() else { break };
             let Some(service) = self.sweeper.registry.get(key.place()) else { continue };
+            // One that came into being since, after one of this name had gone, has a grid of its own.
+            if at.since(service.made_at) % GRID_MS != 0 || at <= service.made_at {
+                continue;
+            }
             let passed = now.since(service.made_at) / GRID_MS + 1;
-            let next = service.made_at.plus(passed * GRID_MS);
-            self.due.insert(key.clone(), next);
-            self.order.insert((next, key.clone()));
+            self.order.insert((service.made_at.plus(passed * GRID_MS), key.clone()));
             let is_ours = view.standing == Standing::Serving && mapper::owner(view, &key.name) == Owner::Here;
             if is_ours && self.sweeper.finds_silent(&service, now) {
                 asked.push(key);

@@ -8,7 +8,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![allow(clippy::needless_pass_by_value, reason = "messages are handed over")]
-#![allow(dead_code, reason = "members of 1.x and full beats are described before they are driven")]
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod clients;
 mod coverage;
@@ -19,6 +22,8 @@ mod host;
 mod invariants;
 mod keeper;
 mod messages;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod nacre_node;
 mod nacre_tests;
 mod network;

@@ -101,7 +101,7 @@ impl Datum {
 #[derive(Clone, Debug)]
 pub enum Call {
     /// POST report.
-    Report(MemberReport),
+    Report(Box<MemberReport>),
     /// GET livez, with which an open breaker is probed.
     Probe,
     /// A client's request, passed on.
@@ -140,7 +140,7 @@ pub enum Answer {
     /// To a push.
     Taken,
     /// To a verify.
-    Verified { boot: u64, missed: bool, buckets: Option<Buckets> },
+    Verified { boot: u64, missed: Option<Vec<u8>>, buckets: Option<Buckets> },
     /// To keys.
     Wanted(Vec<ServiceKey>),
     /// To a question about silence.

@@ -107,6 +107,7 @@ pub struct NacreNode {
     view_number: u64,
     core_due: Option<Millis>,
     probe_due: Option<Millis>,
+    report_due: Option<Millis>,
     changed: BTreeSet<usize>,
     is_leaving: bool,
     driven: Millis,
@@ -164,6 +165,7 @@ impl NacreNode {
 
     /// Looks at the cluster anew after something may have changed.
     pub fn review(&mut self, at: Reading) {
+        self.report_due = self.roster.next_due();
         let view = self.roster.view();
         if view == *self.view {
             return;
@@ -195,12 +197,17 @@ impl NacreNode {
         }
         self.take_changes(at);
         for _ in 0..8 {
-            let actions = self.core.poll(&self.lists, at.now);
+            let actions = self.core.poll(at.now);
             if actions.is_empty() {
                 break;
             }
+            // Nothing more is due after calls alone.
+            let may_be_more = actions.iter().any(|action| !matches!(action, Action::Call { .. }));
             self.act(actions, at, out);
             self.take_changes(at);
+            if !may_be_more {
+                break;
+            }
         }
         self.core_due = self.core.next(at.now);
         self.keeper.prune(&self.core, at.now);
@@ -220,6 +227,11 @@ impl NacreNode {
         for action in actions {
             match action {
                 Action::Call { id, to, call } => self.say(id, node_at(&to), call, at, out),
+                Action::Compare(comparison) => {
+                    let compared = comparison.over(&self.lists, at.now);
+                    let actions = self.core.compared(compared);
+                    self.act(actions, at, out);
+                }
                 Action::Settled { key, asked } => {
                     if self.view.standing == Standing::Serving {
                         self.keeper.settle(&self.view, &key, asked, at.now);
@@ -260,10 +272,16 @@ impl NacreNode {
                 }
                 (Call::Push { data, unreached: self.view.unreached().cloned().collect() }, PEER_LIMIT_MS)
             }
-            core::Call::Verify { view, root, beats } => {
+            core::Call::Verify { view, root, mut beats } => {
+                // A registry has no order, and what happens must be the same each time.
+                beats.late.sort_unstable_by(|(one, _), (other, _)| one.0.cmp(&other.0));
+                beats.back.sort_unstable_by(|(one, _), (other, _)| one.0.cmp(&other.0));
                 (Call::Verify { ring: texts(&view), root, beats: Arc::new(beats) }, PEER_LIMIT_MS)
             }
-            core::Call::Keys { view, page } => (Call::Keys { ring: texts(&view), page }, PEER_LIMIT_MS),
+            core::Call::Keys { view, mut page } => {
+                page.keys.sort_unstable();
+                (Call::Keys { ring: texts(&view), page }, PEER_LIMIT_MS)
+            }
             core::Call::Ask(keys) => {
                 let services: Vec<_> = keys.iter().filter_map(|key| self.registry.get(key.place())).collect();
                 let silent = silence::silent_of(&services, at.now);
@@ -271,7 +289,7 @@ impl NacreNode {
             }
             // Of a member that hasn't shown itself yet; all are Nacre.
             core::Call::Checksums(_) | core::Call::Pull(_) => {
-                let actions = self.core.answered(id, core::Answer::Failed, &self.lists, at.now);
+                let actions = self.core.answered(id, core::Answer::Failed, at.now);
                 return self.act(actions, at, out);
             }
         };
@@ -279,8 +297,11 @@ impl NacreNode {
     }
 
     fn report(&mut self, at: Reading, out: &mut OutboxOf<Self>) {
+        if self.report_due.is_none_or(|due| due > at.now) {
+            return;
+        }
         for to in self.roster.probe_due(at.now) {
-            let (call, to) = (Call::Report(self.roster.report()), node_at(&to));
+            let (call, to) = (Call::Report(Box::new(self.roster.report())), node_at(&to));
             self.call(to, call, REPORT_LIMIT_MS, Pending::Report(to), out);
         }
         self.review(at);
@@ -360,7 +381,11 @@ impl NacreNode {
         if self.view.standing == Standing::Removed {
             return Some(Answer::NotNow(refusal::State::Removed));
         }
-        if self.view.peer(&address(from)).is_none() {
+        let is_known = match &call {
+            Call::Push { .. } => self.view.takes_data_of(&address(from)),
+            _ => self.view.peer(&address(from)).is_some(),
+        };
+        if !is_known {
             return Some(Answer::Forbidden);
         }
         if self.view.standing == Standing::Starting {
@@ -392,34 +417,29 @@ impl NacreNode {
                     self.merge(Some(from), datum, now, now);
                 }
                 for to in &unreached {
-                    let stamps = data.iter().filter_map(|datum| {
+                    let known = data.iter().filter_map(|datum| {
                         let service = self.registry.get(datum.key.place())?;
-                        Some((datum.key.clone(), service.state().highest_stamp))
+                        Some((datum.key.clone(), service.state().fingerprint()))
                     });
-                    self.core.hand_on(to, stamps.collect::<Vec<_>>(), now);
+                    self.core.hand_on(to, known.collect::<Vec<_>>(), now);
                 }
                 Answer::Taken
             }
             Call::Verify { ring, root, beats } => {
-                let mut understood = std::mem::take(&mut self.understood);
-                let owner = address(from);
-                let claim = Claim::new(&self.view, owner.as_str(), &ring);
+                let claim = Claim::new(&self.view, address(from).as_str(), &ring);
                 let is_of = |key: &ServiceKey| claim.holds(key);
-                let heard = silence::hear(&self.registry, &beats, &is_of, now);
-                let ours = nacre::distro::verify::Buckets::of(&self.lists, &is_of);
-                understood.verified(&self.registry, (&owner, &is_of), (heard, ours.root() == root), now);
-                self.understood = understood;
+                let known = silence::hear(&self.registry, &beats, &is_of, now);
+                let (ours, missed) =
+                    (nacre::distro::verify::Buckets::of(&self.lists, &is_of), known.missed());
+                self.understood.verified(&self.registry, &claim, (&known, ours.root() == root), now);
                 let buckets = (ours.root() != root).then_some(ours);
-                Answer::Verified { boot: self.boot, missed: !heard, buckets }
+                Answer::Verified { boot: self.boot, missed, buckets }
             }
             Call::Keys { ring, page } => {
-                let mut understood = std::mem::take(&mut self.understood);
-                let owner = address(from);
-                let claim = Claim::new(&self.view, owner.as_str(), &ring);
+                let claim = Claim::new(&self.view, address(from).as_str(), &ring);
                 let is_of = |key: &ServiceKey| claim.holds(key);
                 let differing = page.compare(&self.lists, &is_of);
-                understood.compared(&self.registry, (&owner, &is_of), &differing, now);
-                self.understood = understood;
+                self.understood.compared(&self.registry, &claim, &differing);
                 self.core.lacks(&address(from), differing.unknown_there, now);
                 Answer::Wanted(differing.wanted)
             }
@@ -488,6 +508,7 @@ impl NacreNode {
             Ok(answer @ (Answer::All(_) | Answer::NotNow(_) | Answer::Forbidden)) => {
                 if let Answer::All(data) = &answer {
                     self.roster.shown_nacre(&address(to), 1);
+                    self.review(at);
                     for datum in data {
                         self.merge(Some(to), datum, asked, at.now);
                     }
@@ -552,6 +573,7 @@ impl SimNode for NacreNode {
             view_number: 0,
             core_due: Some(at.now),
             probe_due: None,
+            report_due: None,
             changed: BTreeSet::new(),
             is_leaving: false,
             driven: at.now,
@@ -646,7 +668,7 @@ impl SimNode for NacreNode {
                     self.review(at);
                 }
                 let answer = self.core_answered(at, (to, asked), stamps, outcome);
-                let actions = self.core.answered(id, answer, &self.lists, at.now);
+                let actions = self.core.answered(id, answer, at.now);
                 self.act(actions, at, out);
             }
         }
@@ -660,8 +682,7 @@ impl SimNode for NacreNode {
     }
 
     fn next_wake(&self) -> Option<Millis> {
-        let dues =
-            [self.core_due, self.roster.next_due(), self.keeper.next(), self.forwards.next(), self.probe_due];
+        let dues = [self.core_due, self.report_due, self.keeper.next(), self.forwards.next(), self.probe_due];
         dues.into_iter().flatten().min()
     }
 
@@ -719,7 +740,7 @@ impl SimNode for NacreNode {
         let state = service.state();
         list.extend(state.ephemeral.iter().map(|instance| Seen {
             instance: Fleet::of_port(instance.port),
-            version: instance.metadata.get("v").and_then(|text| text.parse().ok()).unwrap_or(0),
+            version: forwarding::version(instance.metadata.json()),
             weight: instance.weight as u32,
             healthy: instance.healthy(),
         }));

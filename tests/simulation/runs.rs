@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Threads that run seeds side by side.
-const THREADS: u64 = 2;
+pub const THREADS: u64 = 2;
 /// Seeds between two notes of the progress.
 const BLOCK: u64 = 200;
 /// Lines of a history that are printed.

@@ -177,8 +177,6 @@ pub struct Setup {
     pub fleet: Arc<Fleet>,
     /// The listed members, itself included.
     pub members: Vec<NodeId>,
-    /// Which nodes are of 1.x.
-    pub legacy: Vec<NodeId>,
 }
 
 /// An instance as a node's list shows it.

@@ -40,35 +40,34 @@ enum Event<N: SimNode> {
     Look,
 }
 
-struct Entry<N: SimNode> {
-    at: At,
+/// What is to happen, in order of time; the earliest first, of the same moment the one that was put first.
+struct Queue<N: SimNode> {
+    order: BinaryHeap<Reverse<(At, u64, usize)>>,
+    /// The events themselves, which are too large to be moved about in a heap.
+    events: Vec<Option<Event<N>>>,
+    free: Vec<usize>,
     number: u64,
-    event: Event<N>,
 }
 
-impl<N: SimNode> Entry<N> {
-    fn order(&self) -> Reverse<(At, u64)> {
-        Reverse((self.at, self.number))
+impl<N: SimNode> Queue<N> {
+    fn new() -> Self {
+        Self { order: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), number: 0 }
     }
-}
 
-impl<N: SimNode> PartialEq for Entry<N> {
-    fn eq(&self, other: &Self) -> bool {
-        self.order() == other.order()
+    fn put(&mut self, at: At, event: Event<N>) {
+        self.number += 1;
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() - 1
+        });
+        self.events[place] = Some(event);
+        self.order.push(Reverse((at, self.number, place)));
     }
-}
 
-impl<N: SimNode> Eq for Entry<N> {}
-
-impl<N: SimNode> PartialOrd for Entry<N> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<N: SimNode> Ord for Entry<N> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.order().cmp(&other.order())
+    fn next(&mut self) -> Option<(At, Event<N>)> {
+        let Reverse((at, _, place)) = self.order.pop()?;
+        self.free.push(place);
+        self.events[place].take().map(|event| (at, event))
     }
 }
 
@@ -86,8 +85,7 @@ pub struct Outcome {
 /// All of a run.
 pub struct World<N: SimNode> {
     now: At,
-    number: u64,
-    queue: BinaryHeap<Entry<N>>,
+    queue: Queue<N>,
     hosts: Vec<Host<N>>,
     network: Network,
     reach: Reach,
@@ -132,14 +130,14 @@ impl<N: SimNode> World<N> {
     pub fn run(seed: u64, plan: Plan, is_told: bool) -> Outcome {
         let mut world = Self::new(seed, plan, is_told);
         while world.judge.verdict.is_none() {
-            let Some(entry) = world.queue.pop() else { break };
-            if entry.at > world.plan.end {
+            let Some((at, event)) = world.queue.next() else { break };
+            if at > world.plan.end {
                 break;
             }
-            world.stands = if entry.at == world.now { world.stands + 1 } else { 0 };
-            assert!(world.stands < 100_000, "time stands still at {} us: {}", world.now, entry.event.word());
-            world.now = entry.at;
-            world.happens(entry.event);
+            world.stands = if at == world.now { world.stands + 1 } else { 0 };
+            assert!(world.stands < 100_000, "time stands still at {} us: {}", world.now, event.word());
+            world.now = at;
+            world.happens(event);
         }
         if world.judge.verdict.is_none() {
             world.judged(Judge::close);
@@ -164,8 +162,7 @@ impl<N: SimNode> World<N> {
             .collect();
         let mut world = Self {
             now: 0,
-            number: 0,
-            queue: BinaryHeap::new(),
+            queue: Queue::new(),
             hosts: (0..plan.nodes).map(|node| Host::new(&mut Random::new(seed, 100 + node as u64))).collect(),
             network: Network::new(plan.nodes, Random::new(seed, 5)),
             reach: Reach::new(plan.nodes),
@@ -203,8 +200,7 @@ impl<N: SimNode> World<N> {
     }
 
     fn put(&mut self, at: At, event: Event<N>) {
-        self.number += 1;
-        self.queue.push(Entry { at: at.max(self.now), number: self.number, event });
+        self.queue.put(at.max(self.now), event);
     }
 
     fn judged<T>(&mut self, say: impl FnOnce(&mut Judge, Scene<'_>) -> T) -> T {
@@ -233,12 +229,12 @@ impl<N: SimNode> World<N> {
 
     fn look(&mut self) {
         self.judged(super::invariants::Judge::look);
-        for node in 0..self.hosts.len() {
-            let reading = self.hosts[node].reading(self.now);
-            if let Some(running) = &self.hosts[node].node {
-                let sizes = running.sizes(reading);
-                self.judged(|judge, scene| judge.keeps(scene, node, sizes));
-            }
+        // One node after the other, since what they keep is counted.
+        let node = usize::try_from(self.now / LOOK).unwrap() % self.hosts.len();
+        let reading = self.hosts[node].reading(self.now);
+        if let Some(running) = &self.hosts[node].node {
+            let sizes = running.sizes(reading);
+            self.judged(|judge, scene| judge.keeps(scene, node, sizes));
         }
         self.put(self.now + LOOK, Event::Look);
     }
@@ -315,7 +311,6 @@ impl<N: SimNode> World<N> {
             seed: self.seed ^ self.random.next(),
             fleet: Arc::clone(&self.fleet),
             members: self.members.clone(),
-            legacy: self.plan.legacy.clone(),
         };
         self.history.note(self.now, None, || format!("{node} starts, listed are {:?}", setup.members));
         let (reading, members) = (self.hosts[node].reading(self.now), setup.members.clone());
