@@ -19,7 +19,7 @@ use super::{
     lists::Lists,
     mapper::{Owner, owner},
     silence::{self, Understood},
-    takeover::GRACE_MS,
+    takeover::Tenure,
     verify::Buckets,
 };
 use crate::{
@@ -55,8 +55,7 @@ pub(super) struct Inner {
     /// What went wrong with members lately.
     failures: Mutex<Failures>,
     understood: Mutex<Understood>,
-    /// When the owners of services changed last.
-    moved: AtomicU64,
+    tenure: Mutex<Tenure>,
     settled: Mutex<VecDeque<(ServiceKey, Millis)>>,
     any_settled: Notify,
 }
@@ -90,7 +89,7 @@ impl Distro {
             counts: Counts::default(),
             failures: Mutex::default(),
             understood: Mutex::default(),
-            moved: AtomicU64::new(now.0),
+            tenure: Mutex::new(Tenure::new(now)),
             settled: Mutex::default(),
             any_settled: Notify::new(),
         }))
@@ -105,12 +104,12 @@ impl Distro {
     /// Whether this node has answered for the instances of a service for so long that all that live have beaten here.
     #[must_use]
     pub fn judges(&self, key: &ServiceKey, now: Millis) -> bool {
-        now.since(Millis(self.0.moved.load(Ordering::Relaxed))) > GRACE_MS && self.owns(key)
+        self.0.tenure.lock().is_long(&self.0.cluster.view(), &key.name, now)
     }
 
-    /// Some services have another owner from now on.
-    pub(super) fn moved(&self, now: Millis) {
-        self.0.moved.store(now.0, Ordering::Relaxed);
+    /// Some services have another owner from now on than in the view `before`.
+    pub(super) fn moved(&self, before: Arc<View>, now: Millis) {
+        self.0.tenure.lock().ended(before, now);
     }
 
     /// Asks those that may know of beats of the silent instances of a service which this node owns;

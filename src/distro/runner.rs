@@ -92,8 +92,8 @@ impl Runner {
             // Others went on without it, and nobody kept for it what it should forget.
             self.registry().forget_ephemeral();
         }
-        if seen.ring != view.ring {
-            self.exchange.distro.moved(now);
+        if seen.ring != view.ring || seen.mapping != view.mapping {
+            self.exchange.distro.moved(Arc::clone(seen), now);
         }
         let taken = take_over(self.registry(), seen, &view, now);
         self.exchange.distro.0.counts.taken_over.fetch_add(taken, Relaxed);

@@ -24,11 +24,9 @@ use crate::{
         mutant::{self, Mutant},
     },
     cluster::Address,
-    model::{Instance, Registry, Service, ServiceKey},
+    model::{Instance, Registry, Service, ServiceKey, instance::LATE_MS},
 };
 
-/// An instance that hasn't beaten for longer than this is late, in milliseconds: two beats.
-pub const LATE_MS: u64 = 10_000;
 /// What a copy takes for the age of the last beat of an instance that isn't late: that, and the longest way of the news.
 pub const IN_TIME_MS: u64 = LATE_MS + 3_000;
 

@@ -18,6 +18,8 @@ use crate::base::{clock::Millis, java};
 pub const UNHEALTHY_AFTER_MS: u64 = 15_000;
 /// Time without a beat after which an instance is removed, unless its metadata says otherwise; milliseconds.
 pub const DELETE_AFTER_MS: u64 = 30_000;
+/// An instance that hasn't beaten for longer than this is late, in milliseconds: two beats.
+pub const LATE_MS: u64 = 10_000;
 /// What clients are told to leave between two beats, unless the metadata says otherwise; milliseconds.
 pub const BEAT_INTERVAL_MS: u64 = 5_000;
 

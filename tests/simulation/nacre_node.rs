@@ -111,7 +111,7 @@ pub struct NacreNode {
     changed: BTreeSet<usize>,
     is_leaving: bool,
     driven: Millis,
-    moved: Millis,
+    tenure: takeover::Tenure,
     understood: silence::Understood,
     questions: BTreeMap<u64, Question>,
     last_question: u64,
@@ -175,7 +175,7 @@ impl NacreNode {
             self.registry.forget_ephemeral();
         }
         if self.view.ring != view.ring {
-            self.moved = at.now;
+            self.tenure.ended(Arc::clone(&self.view), at.now);
         }
         takeover::take_over(&self.registry, &self.view, &view, at.now);
         self.view = Arc::clone(&view);
@@ -343,8 +343,7 @@ impl NacreNode {
     /// Merges what `from` sent; its ages count from `told_at`.
     fn merge(&mut self, from: Option<NodeId>, datum: &Datum, told_at: Millis, now: Millis) {
         let place = datum.key.place();
-        let judges = now.since(self.moved) > takeover::GRACE_MS
-            && mapper::owner(&self.view, place.name) == Owner::Here;
+        let judges = self.tenure.is_long(&self.view, place.name, now);
         let merged = self.registry.merge(place, datum.entries(told_at, now), datum.is_complete, judges, now);
         let merged = merged.unwrap();
         if let Some(stamp) = merged.belated {
@@ -581,7 +580,7 @@ impl SimNode for NacreNode {
             changed: BTreeSet::new(),
             is_leaving: false,
             driven: at.now,
-            moved: at.now,
+            tenure: takeover::Tenure::new(at.now),
             understood: silence::Understood::default(),
             questions: BTreeMap::new(),
             last_question: 0,
@@ -663,7 +662,11 @@ impl SimNode for NacreNode {
                 if matches!(outcome, Err(CallFault::Refused | CallFault::Closed)) {
                     self.roster.refused(&address(to), at.now);
                     self.review(at);
-                } else if outcome.is_ok() && !matches!(outcome, Ok(Answer::NotNow(_))) {
+                } else if matches!(
+                    outcome,
+                    Ok(Answer::Taken | Answer::Verified { .. } | Answer::Wanted(_) | Answer::Heard(_))
+                ) {
+                    // Of a load it counts when the node has its data.
                     self.roster.answered(&address(to), at.now);
                     self.review(at);
                 }
