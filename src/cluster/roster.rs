@@ -464,6 +464,11 @@ impl Roster {
         is_anybody_heard && heard.all(|member| member.nacre.is_some())
     }
 
+    /// Whether a member that was heard of hasn't shown that it is a Nacre node.
+    fn is_mixed(&self) -> bool {
+        self.members.values().any(|member| !member.is_unheard_of() && member.nacre.is_none())
+    }
+
     /// Whether the node isn't an owner yet, or again, since it hasn't got what the others have. It sends no reports then.
     fn is_loading(&self) -> bool {
         matches!(self.standing, Standing::Starting | Standing::Comparing)
@@ -485,7 +490,9 @@ impl Roster {
         let RosterSettings { fail_access_count, report_interval_ms, report_timeout_ms, .. } = self.settings;
         // Two reports may fail before, whatever their limits.
         let two_reports = report_timeout_ms.saturating_mul(2).saturating_add(report_interval_ms);
-        Rules { is_damped: self.is_damped(), fail_access_count, silent_ms: two_reports.max(SILENT_MS) }
+        let silent_ms = two_reports.max(SILENT_MS);
+        let (is_damped, is_mixed) = (self.is_damped(), self.is_mixed());
+        Rules { is_damped, is_mixed, fail_access_count, silent_ms }
     }
 
     /// Finds members that are silent for too long, unless it was the node itself that stood still.

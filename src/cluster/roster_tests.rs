@@ -86,6 +86,19 @@ mod legacy_rules {
     }
 
     #[test]
+    fn one_that_never_showed_itself_owns_nothing_because_it_fails() {
+        let mut roster = serving(&[B]);
+        for time in 1..6 {
+            roster.probed(&at(B), Probe::Failed, Millis(time));
+            assert_eq!((state(&roster, B), ring(&roster).len()), ("DOWN", 1), "failure {time}");
+        }
+        assert!(roster.reported(&legacy(B), Millis(6)));
+        assert_eq!(state(&roster, B), "UP");
+        roster.probed(&at(B), Probe::Failed, Millis(7));
+        assert_eq!(state(&roster, B), "SUSPICIOUS");
+    }
+
+    #[test]
     fn an_answered_report_makes_it_up() {
         let mut roster = serving(&[B]);
         roster.probed(&at(B), answered(), Millis(1));
@@ -135,6 +148,7 @@ mod legacy_rules {
     #[test]
     fn a_success_in_between_counts_anew() {
         let mut roster = serving(&[B]);
+        assert!(roster.reported(&legacy(B), Millis(0)));
         for round in 0..10 {
             for _ in 0..3 {
                 roster.probed(&at(B), Probe::Failed, Millis(round));
@@ -146,8 +160,9 @@ mod legacy_rules {
     }
 
     #[test]
-    fn a_member_that_was_never_there_is_suspicious_for_three_failures_as_in_1x() {
-        let mut roster = serving(&[B]);
+    fn beside_one_of_1x_a_member_that_was_never_there_is_suspicious_for_three_failures_as_there() {
+        let mut roster = serving(&[B, C]);
+        assert!(roster.reported(&legacy(C), Millis(0)));
         let states: Vec<_> = (0..4)
             .map(|time| {
                 roster.probed(&at(B), Probe::Failed, Millis(time));

@@ -36,6 +36,8 @@ pub enum Probe {
 pub(super) struct Rules {
     /// All listed members have shown that they are Nacre nodes.
     pub is_damped: bool,
+    /// A member that was heard of is one of 1.x, or may be.
+    pub is_mixed: bool,
     /// Failures in a row that a member may have.
     pub fail_access_count: u32,
     /// At this age of its last answer a Nacre member that also failed twice is DOWN.
@@ -153,8 +155,8 @@ impl Seen {
         self.failures = self.failures.saturating_add(1);
         if self.failures > rules.fail_access_count || self.is_silent(rules, now) {
             self.set(MemberState::Down, "it doesn't answer reports");
-        } else if !rules.is_damped || self.state != MemberState::Down {
-            // As 1.x does, also with one that was DOWN since it refused.
+        } else if self.state != MemberState::Down || rules.is_mixed {
+            // As 1.x does, also with one that was DOWN since it refused, or that never showed itself: owners must be the same.
             self.set(MemberState::Suspicious, "it didn't answer the last report");
         }
     }

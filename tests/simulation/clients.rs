@@ -208,7 +208,7 @@ impl Client {
                     fact.turn(Will::Left(now, by), now);
                 } else {
                     if errand.wish != Wish::Beat {
-                        fact.acked = (self.version, now, by);
+                        fact.acked = (self.version, fact.last_birth, by);
                     }
                     fact.acknowledge(Ack { at: now, via, by });
                     self.next_beat = now + self.interval;

@@ -118,6 +118,11 @@ pub const CALM: At = 15 * SECOND;
 /// How long a member list takes to be read everywhere.
 pub const LIST_DELAY: At = 2 * SECOND;
 
+/// How long what is dead may be shown after its owner changed: the new one may take it for one that beat 13 s before.
+fn after_a_move(spec: &Spec) -> At {
+    (spec.delete_ms * 1_000).saturating_sub(5 * SECOND).max(25 * SECOND)
+}
+
 impl Judge {
     /// A judge of a run as planned, in which faults last from when until when `troubles` says.
     pub fn new(plan: &Plan, fleet: &Fleet, troubles: Vec<(At, At)>) -> Self {
@@ -543,7 +548,7 @@ impl Judge {
         let (fact, spec, now) = (&scene.truth.facts[instance], &scene.fleet.specs[instance], scene.now);
         let service = spec.service;
         let due = fact.silent_since() + spec.delete_ms * 1_000 + 10 * SECOND;
-        let moved = self.owner_changed[service] + 25 * SECOND;
+        let moved = self.owner_changed[service] + after_a_move(spec);
         if now <= due.max(moved) {
             return;
         }
@@ -680,11 +685,9 @@ impl Judge {
                             let text = format!("{node} doesn't show {instance}, which beats");
                             self.accuse(scene.now, "unequal", service, text);
                         }
-                        // Who took it may have ended alone.
                         Some(seen)
                             if !seen.healthy
-                                || seen.version < fact.acked.0
-                                    && self.watched[fact.acked.2].started < fact.acked.1 =>
+                                || seen.version < fact.acked.0 && self.has_kept(instance, fact.acked) =>
                         {
                             let text =
                                 format!("{node} shows {seen:?}, version {} was acknowledged", fact.acked.0);
@@ -694,7 +697,8 @@ impl Judge {
                     },
                     _ if fact.is_unwanted()
                         && showing.since != NEVER
-                        && scene.now > fact.silent_since() + spec.delete_ms * 1_000 + 10 * SECOND =>
+                        && scene.now > fact.silent_since() + spec.delete_ms * 1_000 + 10 * SECOND
+                        && scene.now > self.owner_changed[spec.service] + after_a_move(spec) =>
                     {
                         let text = format!("{node} shows {instance}, {:?} for long", fact.will);
                         self.accuse(scene.now, "unequal", service, text);
@@ -703,6 +707,13 @@ impl Judge {
                 }
             }
         }
+    }
+
+    /// Whether who took a version still knows it: it may have ended alone, or, cut off from the others to which the client
+    /// went on, have removed the instance for its silence.
+    fn has_kept(&self, instance: usize, (_, asked, by): (u32, At, NodeId)) -> bool {
+        let taker = &self.watched[by];
+        taker.started < asked && taker.showings[instance].went < asked
     }
 
     /// A client was refused, or got no answer.

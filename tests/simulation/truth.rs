@@ -51,7 +51,7 @@ pub struct Fact {
     pub version: u32,
     /// The first version of this life.
     pub first_version: u32,
-    /// The version that was last acknowledged, when, and by whom.
+    /// The version that was last acknowledged, when it was asked for, and by whom it was applied.
     pub acked: (u32, At, NodeId),
     /// The last two writes that were acknowledged, older first: when, and by whom.
     pub writes: [(At, NodeId); 2],
