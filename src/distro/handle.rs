@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     base::clock::{Clock, Millis},
-    cluster::{Address, Cluster},
+    cluster::{Address, Cluster, View},
     model::{Registry, ServiceKey, change::Changes},
 };
 
