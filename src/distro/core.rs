@@ -347,10 +347,12 @@ impl<D: Data> Core<D> {
         }
     }
 
-    /// A member of 1.x has other data than this node under these keys, which are its own: it is asked for them.
+    /// A member of 1.x has other data than this node under these keys, which are its own: it is asked for them. Not for
+    /// those that wait for it, since it can't have what was written here: its list would take that away. Its next
+    /// checksums tell whether they still differ.
     pub fn pull(&mut self, peer: &Address, keys: impl IntoIterator<Item = D::Key>) {
-        if let Some(line) = self.lines.get_mut(peer) {
-            line.pulls.extend(keys);
+        if let Some(Line { pulls, outbox, .. }) = self.lines.get_mut(peer) {
+            pulls.extend(keys.into_iter().filter(|key| !outbox.lacks(key)));
         }
     }
 

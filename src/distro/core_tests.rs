@@ -266,6 +266,24 @@ fn a_member_of_1_x_is_sent_all_own_checksums_and_never_an_empty_map() {
 }
 
 #[test]
+fn a_member_of_1x_is_not_asked_for_what_it_has_yet_to_be_sent() {
+    let data = Numbers::default();
+    let mut core = serving(vec![legacy(2, MemberState::Up)]);
+    core.changed(&5, Millis(0));
+    core.pull(&address(2), [5, 6]);
+    let actions = core.poll(&data, Millis(0));
+    assert_eq!(said(&actions), ["10.0.0.2:8848 push 5>None", "10.0.0.2:8848 pull [6]"]);
+    core.answered(id(&actions, 0), Answer::Push(Sent::Failed), &data, Millis(1));
+    core.answered(id(&actions, 1), Answer::Done, &data, Millis(1));
+    core.pull(&address(2), [5]);
+    assert!(core.poll(&data, Millis(2)).is_empty());
+    let actions = core.poll(&data, Millis(502));
+    core.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(1)])), &data, Millis(503));
+    core.pull(&address(2), [5]);
+    assert_eq!(said(&core.poll(&data, Millis(504))), ["10.0.0.2:8848 pull [5]"]);
+}
+
+#[test]
 fn a_node_loads_before_it_says_anything_and_one_that_stood_still_says_so_first() {
     let data = Numbers([(1, 1)].into());
     let peers = |state| vec![nacre(2, state)];
