@@ -10,12 +10,13 @@ use std::{convert::Infallible, io, sync::Arc};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use in_process::{Node, read, start_as};
+use in_process::{Node, read, start_among, start_as};
 use nacre::{
     api::routes::Row,
     base::clock::{Clock, Millis},
     cluster::{Address, Cluster, MemberReport, NacreMark, Standing, document, lookup},
     config::{Settings, Sources, load},
+    distro::{Distro, core::Rhythm},
 };
 use nacre_middleware::{V1Response, collect::Routed};
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
 };
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 const OWN: &str = "10.0.0.1:8848";
@@ -45,12 +47,17 @@ fn settings(set: &[&str]) -> Settings {
 
 /// Members of which the own one does this; the second is up and Nacre, the third hasn't been heard of.
 async fn cluster(standing: Standing) -> Cluster {
+    watched(standing).await.0
+}
+
+/// The same, with what reads the list.
+async fn watched(standing: Standing) -> (Cluster, lookup::Watch) {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = settings(&[&format!("nacos.member.list={OWN},{B},{C}")]);
     settings.config_dir = folder.path().to_owned();
     let settings = Arc::new(settings);
     let found = lookup::find(&settings, at(OWN)).await.unwrap().unwrap();
-    let (cluster, _) = Cluster::new(found, &settings, Clock::set(1_796_000_000_000));
+    let (cluster, watch) = Cluster::new(found, &settings, Clock::set(1_796_000_000_000));
     cluster.reported(&nacre(B), Millis(0));
     // Among Nacre nodes a report alone makes nobody an owner.
     cluster.answered(&at(B), Millis(0));
@@ -59,7 +66,7 @@ async fn cluster(standing: Standing) -> Cluster {
         standing => cluster.set_standing(standing),
     }
     assert_eq!(cluster.view().standing, standing);
-    cluster
+    (cluster, watch)
 }
 
 trait Stack: Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send {}
@@ -79,6 +86,25 @@ async fn serving() -> Node<impl Stack> {
     node(cluster(Standing::Serving).await, &[])
 }
 
+/// The same, and it exchanges data with the others.
+async fn exchanging() -> Node<impl Stack> {
+    let rhythm = Rhythm {
+        merge_ms: 50,
+        legacy_merge_ms: 1_000,
+        gather_ms: 5,
+        batch: 1_000,
+        retry_cap_ms: 3_000,
+        verify_ms: 5_000,
+    };
+    let protocol = move |cluster, registry, changes, clock| {
+        Some(Distro::new(cluster, registry, changes, clock, rhythm, 1))
+    };
+    let (cluster, folder) = (cluster(Standing::Serving).await, Arc::new(tempfile::tempdir().unwrap()));
+    let mut node = start_among(cluster, settings(&[]), folder, None, protocol);
+    node.caller = "10.0.0.2:50000".parse().unwrap();
+    node
+}
+
 async fn answer<S: Stack>(
     node: &mut Node<S>,
     method: &str,
@@ -87,6 +113,9 @@ async fn answer<S: Stack>(
     body: impl Into<Bytes>,
 ) -> V1Response {
     let mut request = node.request(method, target, headers);
+    if target.starts_with("/nacre/") {
+        *request.uri_mut() = target.parse().unwrap();
+    }
     request.headers_mut().insert("content-type", "application/json".parse().unwrap());
     *request.body_mut() = Full::new(body.into());
     node.send(request).await
@@ -102,15 +131,21 @@ async fn get<S: Stack>(node: &mut Node<S>, target: &str) -> Value {
     serde_json::from_str(&body).unwrap()
 }
 
+/// A list of a member of 1.x.
+const DATUM: &str = r#"{"com.alibaba.nacos.naming.iplist.ephemeral.public##G@@x":{"key":"com.alibaba.nacos.naming.iplist.ephemeral.public##G@@x","value":{"instanceList":[]}}}"#;
+
 /// Every row for members, with something to say.
-const ROWS: [(&str, &str, &str); 7] = [
+const ROWS: [(&str, &str, &str); 10] = [
     ("POST", "/v1/core/cluster/report", r#"{"ip":"10.0.0.2","port":8848,"address":"10.0.0.2:8848"}"#),
     ("POST", "/v1/core/cluster/server/leave?notifyOtherMembers=false", "[]"),
-    ("PUT", "/v1/ns/distro/datum", r#"{"x":{"key":"x","value":{"instanceList":[]}}}"#),
+    ("PUT", "/v1/ns/distro/datum", DATUM),
     ("GET", "/v1/ns/distro/datum", r#"{"keys":"x"}"#),
     ("GET", "/v1/ns/distro/datums", ""),
     ("PUT", "/v1/ns/distro/checksum?source=10.0.0.2:8848", "{}"),
     ("POST", "/v1/ns/service/status", r#"{"clientIP":"10.0.0.2:8848","statuses":"{}"}"#),
+    ("PUT", "/nacre/peer/verify", r#"{"source":"10.0.0.2:8848","root":"0"}"#),
+    ("PUT", "/nacre/peer/keys", r#"{"source":"10.0.0.2:8848","buckets":[],"keys":[]}"#),
+    ("PUT", "/nacre/peer/ask", r#"{"source":"10.0.0.2:8848","silent":[]}"#),
 ];
 
 #[tokio::test]
@@ -124,7 +159,7 @@ async fn the_rows_of_members_answer_members_alone() {
             ("127.0.0.1:5", 403),
             ("[::1]:5", 403),
         ] {
-            let mut node = serving().await;
+            let mut node = exchanging().await;
             node.caller = caller.parse().unwrap();
             let (seen, text) = ask(&mut node, method, target, body).await;
             assert_eq!(seen, status, "{method} {target} from {caller}: {text}");
@@ -136,6 +171,26 @@ async fn the_rows_of_members_answer_members_alone() {
         ask(&mut node, "GET", "/v1/ns/distro/datums", "").await.1,
         "caused: 10.0.0.3 is the address of no member; see nacre.peer.networks;"
     );
+}
+
+#[tokio::test]
+async fn nobody_is_believed_who_speaks_for_one_that_is_not_listed() {
+    let mut node = exchanging().await;
+    for (named, status) in [(B, 200), (C, 200), (OWN, 403), ("10.0.0.3:8848", 403)] {
+        for (entry, rest) in
+            [("verify", r#""root":"0""#), ("keys", r#""buckets":[],"keys":[]"#), ("ask", r#""silent":[]"#)]
+        {
+            let body = format!(r#"{{"source":"{named}",{rest}}}"#);
+            let (seen, text) = ask(&mut node, "PUT", &format!("/nacre/peer/{entry}"), &body).await;
+            assert_eq!(seen, status, "{entry} of {named}: {text}");
+        }
+        let headers = [("request-source", named)];
+        let (seen, text) = read(answer(&mut node, "PUT", "/v1/ns/distro/datum", &headers, DATUM).await).await;
+        assert_eq!(seen, status, "datum of {named}: {text}");
+    }
+    assert_eq!(ask(&mut node, "PUT", "/v1/ns/distro/datum", DATUM).await.0, 200, "1.x doesn't say who it is");
+    let other = ask(&mut node, "PUT", "/nacre/peer/ask", r#"{"source":"10.0.0.3:8848","silent":[]}"#).await;
+    assert_eq!(other.1, "caused: 10.0.0.3:8848 is no other listed member;");
 }
 
 #[tokio::test]
@@ -474,4 +529,11 @@ async fn the_lookup_is_switched_where_there_is_one() {
     let answer = ask(&mut node, "POST", &format!("{switch}dns"), "").await;
     let text = "The addressing mode exists : dns, just support : [[file, address-server]]";
     assert_eq!(answer, told(500, text));
+    let (cluster, watch) = watched(Standing::Serving).await;
+    let stopped = CancellationToken::new();
+    let _reading = stopped.clone().drop_guard();
+    tokio::spawn(watch.run(cluster.clone(), stopped));
+    let mut switched = self::node(cluster, &[]);
+    let answer = ask(&mut switched, "POST", &format!("{switch}file"), "").await;
+    assert_eq!(answer, (200, r#"{"code":200,"message":null,"data":null}"#.to_owned()));
 }

@@ -1,8 +1,8 @@
 //! Refuses what two nodes would pass to each other for ever, and what nobody waits for any more.
 //!
 //! A node that gets a peer's request for a service that it doesn't own sees the cluster otherwise than that peer. A 1.x
-//! peer is told so with a 400, as it expects; but a node that leaves does what it is sent, since its peers find out
-//! late that it owns nothing any more, and would tell their clients of the 400. A Nacre peer counts hops, so that its request may go on once more: two
+//! peer is told so with a 400, as it expects; but a node that leaves does what a proven member sends it, since its peers
+//! find out late that it owns nothing any more, and would tell their clients of the 400. A Nacre peer counts hops, so that its request may go on once more: two
 //! nodes seldom disagree for longer than a request takes. What would go back to the peer that it comes from is marked,
 //! to be done here.
 //!
@@ -138,6 +138,7 @@ where
         }
         let Addressed { call, whose, hops } = &mut addressed;
         let is_theirs = matches!(whose, Whose::Theirs(_));
+        let guard = &self.shared.guard;
         let refused = match self.sender(call) {
             Sender::Nacre { hops: passed } => {
                 *hops = passed;
@@ -149,7 +150,7 @@ where
                     false => (is_theirs && !is_senders && passed >= MOST_HOPS).then_some(Refused::Hops),
                 }
             }
-            Sender::Server if is_theirs && self.shared.guard.is_leaving() => {
+            Sender::Server if is_theirs && guard.is_leaving() && guard.is_peer(call) => {
                 *whose = Whose::Left;
                 None
             }
@@ -466,12 +467,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_that_leaves_does_what_a_server_still_sends_it() {
+    async fn a_node_that_leaves_does_what_a_member_still_sends_it() {
         let server = [("user-agent", "Nacos-Server:v1.4.8")];
         let client = [("user-agent", "Nacos-Java-Client:v1.4.8")];
         let nacre = [&NACRE[..], &[("x-nacre-hops", "1")]].concat();
-        assert_eq!(whose_of(true, 2, theirs(), &server).await, "left");
-        assert_eq!(whose_of(false, 2, theirs(), &server).await, "refused");
+        assert_eq!(whose_of(true, 1, theirs(), &server).await, "left");
+        assert_eq!(whose_of(true, 2, theirs(), &server).await, "refused", "it says that it is a server");
+        assert_eq!(whose_of(false, 1, theirs(), &server).await, "refused");
         assert_eq!(whose_of(true, 2, Whose::Ours, &server).await, "ours");
         assert_eq!(whose_of(true, 2, theirs(), &client).await, "theirs");
         assert_eq!(whose_of(true, 1, theirs(), &nacre).await, "theirs", "it goes on to the next owner");

@@ -155,7 +155,8 @@ async fn tell_of_leave(peers: &Peers, others: &[Address], leaving: &[Address]) {
     join_all(telling).await;
 }
 
-/// POST cluster/switch/lookup: the list of members comes from there until the next start.
+/// POST cluster/switch/lookup: the list of members comes from there until the next start. Always 200, success without
+/// data.
 pub fn switch_lookup(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let to = match Params::of(call).typed("type", "String")? {
         "file" => LookupType::File,

@@ -72,7 +72,7 @@ pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
     body::check_json(call).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
     let from = source(call);
     if let Some(from) = &from {
-        peers::check_listed(&api.cluster.view_guard(), from)?;
+        peers::check_known(&api.cluster.view_guard(), from)?;
     }
     let unreached = from.iter().flat_map(|_| unreached_of(&call.head.headers)).collect::<Vec<_>>();
     let outcome = distro

@@ -36,6 +36,7 @@ impl Members {
             address: api.cluster.view_guard().own.clone(),
             state: MemberState::Down,
             report: Some(api.cluster.own_report()),
+            raft_port: None,
             failures: 0,
             why: "it is this node, which is no member any more",
             knows_us: None,

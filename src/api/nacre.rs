@@ -30,16 +30,12 @@ pub fn keys(api: &Api, call: &V1Call) -> Outcome {
 
 /// PUT ask: an owner asks for younger beats of silent instances; waits where others are to be asked, too.
 pub fn ask(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
-    let (distro, asked) = (distro(api)?, asked::<Ask>(api, call)?);
+    let (distro, asked) = read::<Ask>(api, call)?;
     if asked.unreached.is_empty() {
         return Ok(Pending::Done(Reply::json(&distro.heard(&asked))));
     }
     let exchange = Exchange { distro: distro.clone(), peers: api.peers.clone() };
     Ok(Pending::Later(Box::pin(async move { Ok(Reply::json(&exchange.heard(&asked).await)) })))
-}
-
-fn distro(api: &Api) -> Result<&Distro, Refusal> {
-    distro::at_work(api)?.ok_or_else(|| Refusal::forbidden("this server has no members beside it"))
 }
 
 /// A document that names the member it comes from.
@@ -70,12 +66,19 @@ fn answer<'a, Q: Deserialize<'a> + Sourced, A: Serialize>(
     call: &'a V1Call,
     answer: impl FnOnce(&Distro, Q) -> A,
 ) -> Outcome {
-    let distro = distro(api)?;
-    Ok(Reply::json(&answer(distro, asked(api, call)?)))
+    let (distro, asked) = read(api, call)?;
+    Ok(Reply::json(&answer(distro, asked)))
 }
 
-fn asked<'a, Q: Deserialize<'a> + Sourced>(api: &Api, call: &'a V1Call) -> Result<Q, Refusal> {
+/// What another member asks, and the protocol that knows the answer.
+fn read<'a, 'c, Q: Deserialize<'c> + Sourced>(
+    api: &'a Api,
+    call: &'c V1Call,
+) -> Result<(&'a Distro, Q), Refusal> {
+    let Some(distro) = distro::at_work(api)? else {
+        return Err(Refusal::forbidden("this server has no members beside it"));
+    };
     let asked: Q = body::json(call).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
     peers::check_listed(&api.cluster.view_guard(), &Address::new(asked.source()))?;
-    Ok(asked)
+    Ok((distro, asked))
 }

@@ -29,7 +29,9 @@ pub fn check(api: &Api, call: &V1Call) -> Result<(), Refusal> {
     if view.standing == Standing::Alone {
         return check_own_host(call.peer);
     }
-    if api.doorkeeper.proves(&view, call.peer.ip(), &call.head.headers) {
+    if api.doorkeeper.proves(&view, call.peer.ip(), &call.head.headers)
+        || call.facts.is_of_data() && api.doorkeeper.sees_part(&view, call.peer.ip())
+    {
         return Ok(());
     }
     let caller = call.peer.ip().to_canonical();
@@ -54,6 +56,14 @@ pub fn check_listed(view: &View, source: &Address) -> Result<(), Refusal> {
         Some(_) => Ok(()),
         None => Err(Refusal::forbidden(format_args!("{source} is no other listed member"))),
     }
+}
+
+/// Refuses data in the name of one that is no other listed member, and wasn't one a moment ago.
+///
+/// # Errors
+/// 403.
+pub fn check_known(view: &View, source: &Address) -> Result<(), Refusal> {
+    if view.takes_data_of(source) { Ok(()) } else { check_listed(view, source) }
 }
 
 /// Tells the operator what couldn't be read of what a member sent to the entry that it called.
@@ -132,8 +142,12 @@ mod tests {
     fn what_is_sent_in_the_name_of_no_other_member_is_refused() {
         let (own, peer) = (Address::new("10.0.0.1:8848"), Address::new("10.0.0.2:8848"));
         let peers = vec![Peer::new(peer.clone(), MemberState::Down)];
+        let parting = Address::new("10.0.0.4:8848");
         let view = View::new(own.clone(), Standing::Serving, peers, Mapping::Modulo);
-        assert!(check_listed(&view, &peer).is_ok());
+        let view = view.with_parting(vec![parting.clone()]);
+        assert!(check_listed(&view, &peer).is_ok() && check_listed(&view, &parting).is_err());
+        assert!(check_known(&view, &peer).is_ok() && check_known(&view, &parting).is_ok());
+        assert!(check_known(&view, &own).is_err());
         for other in [own, Address::new("10.0.0.3:8848")] {
             let refusal = check_listed(&view, &other).unwrap_err();
             assert_eq!(refusal.text(), format!("{other} is no other listed member"));

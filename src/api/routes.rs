@@ -98,6 +98,14 @@ pub fn labels() -> impl Iterator<Item = Label> {
     routes.chain(special::LABELS.map(|endpoint| Label { method: "any", endpoint }))
 }
 
+impl Row {
+    /// Whether what it brings is merged instance by instance, so that it is good even a moment after its sender was a member.
+    #[must_use]
+    pub fn is_of_data(self) -> bool {
+        self.method == Method::PUT && self.path == "/v1/ns/distro/datum"
+    }
+}
+
 impl Facts for Row {
     fn is_dressed(&self) -> bool {
         self.0.dressed

@@ -22,6 +22,24 @@ pub fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     out
 }
 
+/// How many bytes [`to_bytes`] would write.
+pub fn length(value: &impl Serialize) -> usize {
+    struct Counting(usize);
+    impl io::Write for Counting {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counting = Counting(0);
+    let mut serializer = Serializer::with_formatter(&mut counting, Jackson);
+    value.serialize(&mut serializer).expect("counting can't fail");
+    counting.0
+}
+
 /// Appends `value` as [`to_bytes`] writes it.
 pub fn append(out: &mut Vec<u8>, value: &impl Serialize) {
     let mut serializer = Serializer::with_formatter(out, Jackson);
@@ -152,6 +170,7 @@ mod tests {
         push_string(&mut out, text);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         assert_eq!(String::from_utf8(to_bytes(&text)).unwrap(), expected);
+        assert_eq!(length(&text), expected.len());
     }
 
     #[test]

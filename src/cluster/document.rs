@@ -128,7 +128,8 @@ impl<'a> Document<'a> {
             return Self::new(report, state, member.failures);
         }
         let address = &member.address;
-        let raft_port = (i32::from(address.port()) - 1_000).to_string();
+        let usual = || i32::from(address.port()) - 1_000;
+        let raft_port = member.raft_port.map_or_else(usual, i32::from).to_string();
         Self {
             ip: address.host(),
             port: address.port(),

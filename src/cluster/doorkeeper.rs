@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    View,
-    proof::{Refusals, Resolved, Rules, literal},
+    Address, View,
+    proof::{Refusals, Resolved, Rules, is_parting, literal},
 };
 use crate::config::ClusterSettings;
 
@@ -56,6 +56,12 @@ impl Doorkeeper {
     #[must_use]
     pub fn knows(&self, view: &View, caller: IpAddr) -> bool {
         self.0.rules.know(view, &self.0.resolved.load(), caller)
+    }
+
+    /// Whether connections from `caller` are those of one that was a member a moment ago.
+    #[must_use]
+    pub fn sees_part(&self, view: &View, caller: IpAddr) -> bool {
+        !view.parting.is_empty() && is_parting(view, &self.0.resolved.load(), caller)
     }
 
     /// Tells the operator that `caller`, which says that it is the listed `member`, was refused.
@@ -111,7 +117,8 @@ impl Doorkeeper {
     /// Resolves all names among the members' addresses; what can't be resolved keeps its last addresses.
     async fn look(&self, view: &View, resolve: impl AsyncFn(&str) -> io::Result<Vec<IpAddr>>) {
         let before = self.0.resolved.load_full();
-        let hosts = view.peers.iter().map(|peer| peer.address.host()).chain([view.own.host()]);
+        let addresses = view.peers.iter().map(|peer| &peer.address).chain(&view.parting).chain([&view.own]);
+        let hosts = addresses.map(Address::host);
         // As many at a time as there are members: one that hangs holds up no other.
         let looks = hosts.filter(|host| literal(host).is_none()).map(async |name| {
             let found = tokio::time::timeout(PATIENCE, resolve(name)).await.ok().and_then(Result::ok);
@@ -129,7 +136,7 @@ impl Doorkeeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{Address, Mapping, MemberState, Peer, Standing};
+    use crate::cluster::{Mapping, MemberState, Peer, Standing};
 
     fn view(members: &[&str]) -> View {
         let mut addresses = members.iter().map(|text| Address::new(text));

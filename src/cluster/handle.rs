@@ -11,7 +11,7 @@ use super::{
     Standing, View,
     condition::{Condition, conditions, forbidden_text, moved_text},
     log,
-    lookup::{Found, LookupShown, SwitchError, Watch},
+    lookup::{Found, LookupShown, RaftPorts, SwitchError, Watch},
     member::PROTOCOL,
 };
 use crate::{
@@ -62,8 +62,9 @@ impl Cluster {
     /// A node that starts among these members. What gives the list from now on comes with it.
     #[must_use]
     pub fn new(found: Found, settings: &Settings, clock: Clock) -> (Self, Watch) {
-        let Found { own, members, watch } = found;
+        let Found { own, members, raft_ports, watch } = found;
         let mut roster = Roster::new(own, RosterSettings::from(settings));
+        roster.set_raft_ports(raft_ports);
         roster.relist(&members, clock.now());
         let (view, lookup) = (roster.view(), Mutex::new(watch.shown()));
         let (roster, switcher) = (Mutex::new(roster), watch.switcher());
@@ -182,8 +183,11 @@ impl Cluster {
     }
 
     /// The list of members has changed; it may lack the node itself.
-    pub(super) fn relist(&self, listed: &[Address]) {
-        self.change(|roster| roster.relist(listed, self.0.clock.now()));
+    pub(super) fn relist(&self, listed: &[Address], raft_ports: RaftPorts) {
+        self.change(|roster| {
+            roster.set_raft_ports(raft_ports);
+            roster.relist(listed, self.0.clock.now());
+        });
     }
 
     /// These are no members any more, until the list changes (`POST /v1/core/cluster/server/leave`).
@@ -238,6 +242,7 @@ impl Cluster {
             address,
             state: MemberState::Up,
             report: Some(report),
+            raft_port: None,
             failures: 0,
             why: "it is this node",
             knows_us: None,

@@ -51,12 +51,9 @@ impl Rules {
     #[must_use]
     pub fn know(&self, view: &View, resolved: &Resolved, caller: IpAddr) -> bool {
         let caller = caller.to_canonical();
-        let listed = || view.peers.iter().map(|peer| &peer.address).chain([&view.own]);
-        let is_at = |address: &Address| match literal(address.host()) {
-            Some(address) => address == caller,
-            None => resolved.get(address.host()).is_some_and(|addresses| addresses.contains(&caller)),
-        };
-        listed().any(is_at) || self.networks.iter().any(|network| network.contains(caller))
+        let mut listed = view.peers.iter().map(|peer| &peer.address).chain([&view.own]);
+        listed.any(|address| is_at(address, resolved, caller))
+            || self.networks.iter().any(|network| network.contains(caller))
     }
 
     /// Compares in a time that doesn't tell how much of a value was right.
@@ -64,6 +61,20 @@ impl Rules {
         let Some((name, secret)) = &self.identity else { return false };
         let secret = secret.reveal().as_bytes();
         !secret.is_empty() && headers.get_all(name).iter().any(|value| value.as_bytes().ct_eq(secret).into())
+    }
+}
+
+/// Whether connections from `caller` are those of one that was a member a moment ago.
+#[must_use]
+pub fn is_parting(view: &View, resolved: &Resolved, caller: IpAddr) -> bool {
+    let caller = caller.to_canonical();
+    view.parting.iter().any(|address| is_at(address, resolved, caller))
+}
+
+fn is_at(address: &Address, resolved: &Resolved, caller: IpAddr) -> bool {
+    match literal(address.host()) {
+        Some(address) => address == caller,
+        None => resolved.get(address.host()).is_some_and(|addresses| addresses.contains(&caller)),
     }
 }
 
@@ -142,6 +153,20 @@ mod tests {
         for other in ["10.0.0.20", "110.0.0.1", "2001:db8::3", "192.0.2.1"] {
             assert!(!proves(&rules(&[]), &MEMBERS, other), "{other}");
         }
+    }
+
+    #[test]
+    fn who_was_a_member_a_moment_ago_is_known_as_that_alone() {
+        let view = view(&MEMBERS).with_parting(["10.0.0.3:8848", "gone:8848"].map(Address::new).to_vec());
+        let resolved = Resolved::from([("gone".into(), vec!["10.1.0.9".parse().unwrap()])]);
+        for (caller, expected) in
+            [("10.0.0.3", true), ("::ffff:10.0.0.3", true), ("10.1.0.9", true), ("10.0.0.4", false)]
+        {
+            let caller = caller.parse().unwrap();
+            assert_eq!(is_parting(&view, &resolved, caller), expected, "{caller}");
+            assert!(!rules(&[]).know(&view, &resolved, caller), "{caller}");
+        }
+        assert!(!is_parting(&view, &resolved, "10.0.0.2".parse().unwrap()), "it is a member");
     }
 
     #[test]

@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Address, Mapping, MemberReport, MemberState, NacreMark, Peer, Standing, View,
+    lookup::RaftPorts,
     member::PROTOCOL,
     seen::{Probe, Rules, Seen},
 };
@@ -73,6 +74,8 @@ pub struct ShownMember {
     pub state: MemberState,
     /// What it last reported, or what we would report. None: nothing yet.
     pub report: Option<MemberReport>,
+    /// Its raft port, where the list tells it.
+    pub raft_port: Option<u16>,
     /// Reports of ours that failed, in a row.
     pub failures: u32,
     /// Why it has its state, for a person.
@@ -91,6 +94,10 @@ const LEAVING_MS: u64 = 500;
 const SILENT_MS: u64 = 8_000;
 /// Where nobody asked for the next report for that long beyond the interval, the node itself had stopped.
 const OWN_PAUSE_MS: u64 = 3_000;
+/// For so long what a Nacre member writes is taken after it was taken off the list: its own list may change a moment later, and
+/// it notices within a few reports that the others don't list it any more. Tombstones are kept much longer, so that nothing
+/// that went meanwhile comes back with it.
+pub const PARTING_MS: u64 = 10_000;
 /// Why a member that most call slow is DOWN.
 const CALLED_SLOW: &str = "most members call it slow";
 
@@ -103,6 +110,11 @@ pub struct Roster {
     disowned: bool,
     settings: RosterSettings,
     members: BTreeMap<Address, Seen>,
+    /// Nacre members that were taken off the list less than [`PARTING_MS`] ago, and when. Lists don't come faster than one a
+    /// second, so it holds some of them at most.
+    parting: BTreeMap<Address, Millis>,
+    /// As the list tells them; of this node or others.
+    raft_ports: RaftPorts,
     /// Members that don't answer this node's forwards in time.
     slow: Vec<Address>,
     persistent: u64,
@@ -113,9 +125,18 @@ impl Roster {
     /// A node that starts and has not been given a list yet. `own` is spelled as the list spells it.
     #[must_use]
     pub fn new(own: Address, settings: RosterSettings) -> Self {
-        let (members, slow) = (BTreeMap::new(), Vec::new());
-        let standing = Standing::Starting;
-        Self { own, standing, disowned: false, settings, members, slow, persistent: 0, asked: None }
+        Self {
+            own,
+            standing: Standing::Starting,
+            disowned: false,
+            settings,
+            members: BTreeMap::new(),
+            parting: BTreeMap::new(),
+            raft_ports: RaftPorts::new(),
+            slow: Vec::new(),
+            persistent: 0,
+            asked: None,
+        }
     }
 
     /// The node itself.
@@ -135,7 +156,12 @@ impl Roster {
     /// Not listed: [`Standing::Removed`]. Listed again: [`Standing::Starting`], since others have gone on meanwhile.
     pub fn relist(&mut self, listed: &[Address], now: Millis) {
         let listed: BTreeSet<&Address> = listed.iter().collect();
-        self.members.retain(|address, _| listed.contains(address));
+        self.parting.retain(|address, _| !listed.contains(address));
+        for (address, member) in self.members.extract_if(.., |address, _| !listed.contains(address)) {
+            if member.nacre.is_some() {
+                self.parting.insert(address, now);
+            }
+        }
         for &address in listed.iter().filter(|address| **address != &self.own) {
             self.members.entry(address.clone()).or_insert_with(|| Seen::new(now));
         }
@@ -231,7 +257,8 @@ impl Roster {
         let rules = self.rules();
         let reports = self.members.values().filter(|member| !member.in_flight).map(|member| member.due);
         let silent = self.members.values().filter_map(|member| member.silent_at(rules));
-        reports.chain(silent).min()
+        let parting = self.parting.values().map(|since| since.plus(PARTING_MS));
+        reports.chain(silent).chain(parting).min()
     }
 
     /// Whether a member, for all that is known, refuses the reports of this node as those of a stranger.
@@ -314,6 +341,11 @@ impl Roster {
         self.slow = slow;
     }
 
+    /// The raft ports that the list tells, for those that have another one than usual.
+    pub fn set_raft_ports(&mut self, raft_ports: RaftPorts) {
+        self.raft_ports = raft_ports;
+    }
+
     /// How many persistent instances and services made by requests the node holds.
     pub fn set_persistent(&mut self, count: u64) {
         self.persistent = count;
@@ -338,6 +370,9 @@ impl Roster {
             mapping: self.settings.mapping,
         };
         let mut report = MemberReport::of_nacre(&self.own, mark);
+        if let Some(raft_port) = self.raft_ports.get(&self.own) {
+            report.extend_info.insert("raftPort".into(), raft_port.to_string().into());
+        }
         let MemberMeta { site, ad_weight, weight } = &self.settings.meta;
         for (name, value) in [("site", site), ("adWeight", ad_weight), ("weight", weight)] {
             if let Some(value) = value {
@@ -355,7 +390,8 @@ impl Roster {
             self.members.iter().map(|(address, member)| peer(address, member, &slow)).collect();
         let mapping =
             if self.mapping_hindrance().is_none() { self.settings.mapping } else { Mapping::Modulo };
-        let view = View::new(self.own.clone(), self.standing, peers, mapping);
+        let view = View::new(self.own.clone(), self.standing, peers, mapping)
+            .with_parting(self.parting.keys().cloned().collect());
         if slow.contains(&self.own) { view.without_own() } else { view }
     }
 
@@ -385,6 +421,7 @@ impl Roster {
             address: address.clone(),
             state: state(address, member, &slow),
             report: member.report.clone(),
+            raft_port: self.raft_ports.get(address).copied(),
             failures: member.failures,
             why: if slow.contains(address) { CALLED_SLOW } else { member.why },
             knows_us: member.knows_us,
@@ -395,6 +432,7 @@ impl Roster {
             address: self.own.clone(),
             state: MemberState::Up,
             report: Some(self.report()),
+            raft_port: self.raft_ports.get(&self.own).copied(),
             failures: 0,
             why: "it is this node",
             knows_us: None,
@@ -452,6 +490,7 @@ impl Roster {
 
     /// Finds members that are silent for too long, unless it was the node itself that stood still.
     fn look(&mut self, now: Millis) {
+        self.parting.retain(|_, since| now.since(*since) < PARTING_MS);
         let asked = self.asked.replace(now);
         let longest = self.period_ms().saturating_add(OWN_PAUSE_MS);
         let (has_paused, rules) = (asked.is_some_and(|asked| now.since(asked) > longest), self.rules());

@@ -557,6 +557,27 @@ mod the_list {
     }
 
     #[test]
+    fn data_of_who_was_a_member_a_moment_ago_are_taken() {
+        let mut roster = damped();
+        let stranger = at("10.0.0.4:8848");
+        roster.relist(&[at(OWN), at(B), at(C), stranger.clone()], Millis(0));
+        assert_eq!(roster.view().parting, []);
+        roster.relist(&[at(OWN), at(C)], Millis(1_000));
+        let view = roster.view();
+        assert_eq!(view.parting, [at(B)], "what may be one of 1.x sends whole lists");
+        assert!(view.takes_data_of(&at(B)) && view.takes_data_of(&at(C)) && !view.takes_data_of(&stranger));
+        assert_eq!(view.peers.len(), 1);
+        roster.probe_due(Millis(10_999));
+        assert_eq!(roster.view().parting, [at(B)]);
+        assert!(roster.next_due().is_some_and(|due| due <= Millis(11_000)));
+        roster.probe_due(Millis(11_000));
+        assert_eq!(roster.view().parting, []);
+        roster.relist(&[at(OWN)], Millis(12_000));
+        roster.relist(&[at(OWN), at(C)], Millis(13_000));
+        assert_eq!(roster.view().parting, [], "it is a member again");
+    }
+
+    #[test]
     fn a_list_of_the_node_alone_is_a_cluster_of_one() {
         let roster = serving(&[]);
         assert_eq!((ring(&roster), roster.view().standing), (vec![OWN.to_owned()], Standing::Serving));

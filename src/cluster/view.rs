@@ -64,6 +64,9 @@ pub struct View {
     pub own_index: Option<usize>,
     /// All listed members but the node itself, sorted as text.
     pub peers: Vec<Peer>,
+    /// Nacre members that were taken off the list a moment ago. They may not have heard of it, and what they wrote until
+    /// then is taken.
+    pub parting: Vec<Address>,
     /// How services are spread.
     pub mapping: Mapping,
     /// See [`Self::is_all_nacre`].
@@ -88,6 +91,7 @@ impl View {
             standing: Standing::Alone,
             own_index: Some(0),
             peers: Vec::new(),
+            parting: Vec::new(),
             mapping: Mapping::Modulo,
             all_nacre: true,
         }
@@ -105,7 +109,7 @@ impl View {
         ring.sort_unstable();
         let own_index = ring.iter().position(|address| *address == own);
         let all_nacre = peers.iter().all(|peer| peer.nacre.is_some() || peer.state == MemberState::Down);
-        Self { own, standing, ring, own_index, peers, mapping, all_nacre }
+        Self { own, standing, ring, own_index, peers, parting: Vec::new(), mapping, all_nacre }
     }
 
     /// The same, without the node itself among the owners.
@@ -114,6 +118,18 @@ impl View {
         self.ring.retain(|address| *address != self.own);
         self.own_index = None;
         self
+    }
+
+    /// The same, with these that were members a moment ago.
+    #[must_use]
+    pub fn with_parting(self, parting: Vec<Address>) -> Self {
+        Self { parting, ..self }
+    }
+
+    /// Whether data that this one sends are taken: of a peer, or of one that was a peer a moment ago.
+    #[must_use]
+    pub fn takes_data_of(&self, address: &Address) -> bool {
+        self.peer(address).is_some() || self.parting.contains(address)
     }
 
     /// The peer of this address.

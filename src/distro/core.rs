@@ -10,9 +10,9 @@ use std::{
 };
 
 use super::{
+    comparison::{Compared, Comparison, Subject},
     data::{Data, Told},
     load::{Load, Loaded},
-    mapper::{self, Owner},
     outbox::{Item, Outbox, Pace, Sent},
     verify::{Buckets, Page},
 };
@@ -34,6 +34,9 @@ const HEARTBEAT_MS: u64 = 500;
 const ASK_MS: u64 = 3_000;
 /// A peer whose answer to that was no good is asked again after this, in milliseconds.
 const ASK_AGAIN_MS: u64 = 500;
+/// For so long a node that is no member any more goes on to bring the others what it wrote until then, in milliseconds; they
+/// take it for longer.
+const PARTING_MS: u64 = 5_000;
 /// Keys in one pull from a member of 1.x.
 const PULL_BATCH: usize = 1_000;
 
@@ -73,6 +76,8 @@ pub enum Action<D: Data> {
         /// When the question came up. Of a part that has become silent since then nobody was asked.
         asked: Millis,
     },
+    /// Find this out, and give what comes out to [`Core::compared`] before anything else.
+    Compare(Comparison),
     /// The data of the others are here.
     Ready {
         /// Those whose data were merged; they can be reached.
@@ -127,8 +132,8 @@ pub enum Answer<K> {
     Verified {
         /// Tells one run of the peer from another.
         boot: u64,
-        /// It doesn't know all that was said of silence before.
-        missed: bool,
+        /// Where it doesn't know all that was said of silence: the buckets, none if it can't tell which.
+        missed: Option<Vec<u8>>,
         /// The peer's buckets where the roots differ.
         buckets: Option<Buckets>,
     },
@@ -204,6 +209,8 @@ pub struct Core<D: Data> {
     load: Option<Load>,
     asks: BTreeMap<D::Key, Ask>,
     next_round: Millis,
+    /// Until when the others are brought what this node wrote while it was a member; nothing while it is one.
+    parts_until: Option<Millis>,
     driven: Option<Millis>,
     calls: BTreeMap<u64, (Address, UnderWay<D::Key>)>,
     last_id: u64,
@@ -220,6 +227,7 @@ impl<D: Data> Core<D> {
             load: None,
             asks: BTreeMap::new(),
             next_round: now.plus(rhythm.verify_ms),
+            parts_until: None,
             driven: None,
             calls: BTreeMap::new(),
             last_id: 0,
@@ -233,6 +241,7 @@ impl<D: Data> Core<D> {
         let before = std::mem::replace(&mut self.view, view);
         let view = Arc::clone(&self.view);
         self.lines.retain(|address, _| view.peer(address).is_some() || mutant::is(Mutant::EndlessRetry));
+        self.part(before.standing, now);
         self.send_round(&before, now);
         for peer in &view.peers {
             let line = self.lines.entry(peer.address.clone()).or_insert_with(Line::new);
@@ -255,13 +264,30 @@ impl<D: Data> Core<D> {
             },
             Standing::Removed | Standing::Alone => {
                 self.load = None;
-                self.lines.clear();
                 self.asks.clear();
+                if self.parts_until.is_none() {
+                    self.lines.clear();
+                }
             }
             Standing::Serving | Standing::Leaving => self.load = None,
         }
         for ask in self.asks.values_mut() {
             ask.waits_for.retain(|address| view.peer(address).is_some_and(Peer::is_nacre_at_work));
+        }
+    }
+
+    /// Begins or ends the time in which a node that is no member any more brings the others what it wrote.
+    fn part(&mut self, before: Standing, now: Millis) {
+        match (before, self.view.standing) {
+            (Standing::Serving | Standing::Leaving, Standing::Removed) => {
+                self.parts_until = Some(now.plus(PARTING_MS));
+            }
+            (Standing::Removed, Standing::Removed) => {}
+            (Standing::Removed, _) => {
+                self.parts_until = None;
+                self.lines.clear();
+            }
+            _ => self.parts_until = None,
         }
     }
 
@@ -300,16 +326,14 @@ impl<D: Data> Core<D> {
         }
     }
 
-    /// A peer has sent these keys, whose highest stamps here are these, and can't reach another: this node hands them on,
-    /// if it reaches it. Only what isn't known to be there: members that hand on to each other in a ring come to an end.
+    /// A peer has sent these keys, whose data have these fingerprints here, and can't reach another: this node hands them on, if it
+    /// reaches it. Nothing twice: members that hand on to each other in a ring come to an end.
     pub fn hand_on(&mut self, to: &Address, keys: impl IntoIterator<Item = (D::Key, u64)>, now: Millis) {
         let pace = self.pace();
         let Some(line) = self.lines.get_mut(to) else { return };
         if self.view.peer(to).is_some_and(Peer::is_nacre_at_work) && !mutant::is(Mutant::HandsOnNothing) {
-            for (key, stamp) in keys {
-                if !line.outbox.has(&key, stamp) {
-                    line.outbox.put(&key, true, now, pace);
-                }
+            for (key, fingerprint) in keys {
+                line.outbox.hand_on(&key, fingerprint, now, pace);
             }
         }
     }
@@ -356,7 +380,7 @@ impl<D: Data> Core<D> {
     }
 
     /// What is to be done at `now`.
-    pub fn poll(&mut self, data: &D, now: Millis) -> Vec<Action<D>> {
+    pub fn poll(&mut self, now: Millis) -> Vec<Action<D>> {
         let mut actions = Vec::new();
         let before = self.driven.replace(now);
         let still_ms = before.map_or(0, |before| now.since(before));
@@ -374,7 +398,13 @@ impl<D: Data> Core<D> {
             }
         }
         match self.view.standing {
-            Standing::Alone | Standing::Removed => {}
+            Standing::Alone | Standing::Removed => match self.parts_until {
+                Some(until) if now < until => self.push(now, &mut actions),
+                _ => {
+                    self.parts_until = None;
+                    self.lines.clear();
+                }
+            },
             Standing::Starting | Standing::Comparing => self.go_on_loading(now, &mut actions),
             Standing::Serving | Standing::Leaving => {
                 self.push(now, &mut actions);
@@ -383,7 +413,7 @@ impl<D: Data> Core<D> {
                 self.pull_from_legacy(&mut actions);
                 if now >= self.next_round {
                     self.next_round = now.plus(self.rhythm.verify_ms);
-                    self.verify(data, now, &mut actions);
+                    actions.extend(self.round().map(Action::Compare));
                 }
             }
         }
@@ -395,20 +425,25 @@ impl<D: Data> Core<D> {
     pub fn next(&self, now: Millis) -> Option<Millis> {
         let heartbeat = now.plus(HEARTBEAT_MS);
         let next = match self.view.standing {
-            Standing::Alone | Standing::Removed => return None,
+            Standing::Alone | Standing::Removed => {
+                self.next_send().into_iter().chain([self.parts_until?]).min()
+            }
             Standing::Starting | Standing::Comparing => self.load.as_ref().and_then(|load| load.next(now)),
             Standing::Serving | Standing::Leaving => {
-                let peers = self.view.peers.iter().filter(|peer| is_sent_to(peer));
-                let sends = peers.filter_map(|peer| self.lines.get(&peer.address)?.outbox.next());
                 let asks = self.asks.values().map(Ask::until);
-                sends.chain(asks).chain([self.next_round]).min()
+                self.next_send().into_iter().chain(asks).chain([self.next_round]).min()
             }
         };
         Some(next.map_or(heartbeat, |next| next.min(heartbeat)))
     }
 
+    fn next_send(&self) -> Option<Millis> {
+        let peers = self.view.peers.iter().filter(|peer| is_sent_to(peer));
+        peers.filter_map(|peer| self.lines.get(&peer.address)?.outbox.next()).min()
+    }
+
     /// A call has ended.
-    pub fn answered(&mut self, id: u64, answer: Answer<D::Key>, data: &D, now: Millis) -> Vec<Action<D>> {
+    pub fn answered(&mut self, id: u64, answer: Answer<D::Key>, now: Millis) -> Vec<Action<D>> {
         let mut actions = Vec::new();
         let Some((peer, call)) = self.calls.remove(&id) else { return actions };
         let (pace, dice) = (self.pace(), mix(fnv(self.view.own.as_str().bytes()) ^ id));
@@ -426,20 +461,23 @@ impl<D: Data> Core<D> {
             (UnderWay::Verify, Answer::Verified { boot, missed, buckets }) => {
                 line.verifying = false;
                 let is_new = line.boot.replace(boot) != Some(boot);
-                if is_new || missed {
+                if is_new {
                     line.told.clear();
+                } else {
+                    line.told.answered(missed);
                 }
                 if is_new {
                     line.outbox.forget_confirmed();
                 }
                 if let Some(theirs) = buckets {
-                    self.compare(&peer, &theirs, data, &mut actions);
+                    let (view, subject) = (Arc::clone(&self.view), Subject::Differing { peer, theirs });
+                    actions.push(Action::Compare(Comparison { view, subject }));
                 }
             }
             (UnderWay::Verify, _) => {
                 line.verifying = false;
-                // Whether it heard is unknown: it is told everything anew.
-                line.told.clear();
+                // Whether it heard is unknown: it is to find out.
+                line.told.is_doubted = true;
             }
             (UnderWay::Keys, Answer::Wanted(keys)) => {
                 for key in keys {
@@ -579,56 +617,40 @@ impl<D: Data> Core<D> {
         }
     }
 
-    /// Compares what the node owns with all peers.
-    fn verify(&mut self, data: &D, now: Millis, actions: &mut Vec<Action<D>>) {
+    /// What is to be found out to compare what the node owns with all peers.
+    fn round(&mut self) -> Option<Comparison> {
         let view = Arc::clone(&self.view);
-        if view.own_index.is_none() {
-            return;
-        }
-        let owned = |key: &D::Key| mapper::owner(&view, D::name(key)) == Owner::Here;
-        let root = view.peers.iter().any(Peer::is_nacre_at_work).then(|| Buckets::of(data, &owned).root());
+        view.own_index?;
+        let (mut nacre, mut legacy) = (Vec::new(), Vec::new());
         for peer in &view.peers {
-            let Some(line) = self.lines.get_mut(&peer.address).filter(|line| !line.verifying) else {
-                continue;
-            };
-            let call = match (root, peer.nacre) {
-                (Some(root), Some(_)) if peer.is_nacre_at_work() => Call::Verify {
-                    view: Arc::clone(&view),
-                    root,
-                    beats: data.beats(&owned, &mut line.told, now),
-                },
-                (_, Some(_)) => continue,
-                (_, None) => {
-                    let mut keys = Vec::new();
-                    data.each(&mut |key, _| {
-                        if owned(key) {
-                            keys.push(key.clone());
-                        }
-                    });
-                    if keys.is_empty() {
-                        continue;
-                    }
-                    Call::Checksums(keys)
+            let line = self.lines.get_mut(&peer.address).filter(|line| !line.verifying);
+            match (line, peer.nacre) {
+                (Some(line), Some(_)) if peer.is_nacre_at_work() => {
+                    nacre.push((peer.address.clone(), std::mem::take(&mut line.told)));
                 }
-            };
-            line.verifying = true;
-            let call = self.call(&peer.address, call);
-            actions.push(call);
+                (Some(_), None) => legacy.push(peer.address.clone()),
+                _ => {}
+            }
         }
+        let is_anybody = !nacre.is_empty() || !legacy.is_empty();
+        is_anybody.then_some(Comparison { view, subject: Subject::Round { nacre, legacy } })
     }
 
-    fn compare(&mut self, peer: &Address, theirs: &Buckets, data: &D, actions: &mut Vec<Action<D>>) {
-        let view = Arc::clone(&self.view);
-        let owned = |key: &D::Key| mapper::owner(&view, D::name(key)) == Owner::Here;
-        let mut differing = Buckets::of(data, &owned).differing(theirs);
-        if mutant::is(Mutant::VerifyFindsNothing) {
-            differing.clear();
+    /// What was to be found out has been; before anything else happens here.
+    pub fn compared(&mut self, compared: Compared<D>) -> Vec<Action<D>> {
+        for (peer, told) in compared.told {
+            if let Some(line) = self.lines.get_mut(&peer) {
+                line.told = told;
+            }
         }
-        if !differing.is_empty() {
-            let page = Page::of(data, differing, &owned);
-            let call = self.call(peer, Call::Keys { view, page });
+        let mut actions = Vec::new();
+        for (peer, call) in compared.calls {
+            let Some(line) = self.lines.get_mut(&peer) else { continue };
+            line.verifying |= matches!(call, Call::Verify { .. } | Call::Checksums(_));
+            let call = self.call(&peer, call);
             actions.push(call);
         }
+        actions
     }
 }
 

@@ -30,8 +30,8 @@ impl Data for Numbers {
     }
 
     fn beats(&self, _: &dyn Fn(&u32) -> bool, told: &mut Told, _: Millis) -> usize {
-        // Tells once that something is late.
-        usize::from(told.insert(1))
+        // Tells once that something is late; and always what to compare, where there is doubt.
+        usize::from(told.parts.insert(1)) + 10 * usize::from(told.is_doubted)
     }
 }
 
@@ -70,6 +70,7 @@ fn said(actions: &[Action<Numbers>]) -> Vec<String> {
     let said = |action: &Action<Numbers>| match action {
         Action::Call { to, call, .. } => format!("{to} {}", word(call)),
         Action::Settled { key, asked } => format!("settled {key} of {asked}", asked = asked.0),
+        Action::Compare(comparison) => format!("{comparison:?}"),
         Action::Ready { loaded_from } => format!("ready {}", loaded_from.len()),
         Action::StoodStill { ms } => format!("still {ms}"),
     };
@@ -102,11 +103,41 @@ fn id(actions: &[Action<Numbers>], n: usize) -> u64 {
     ids.nth(n).unwrap()
 }
 
+/// What is to be done, when what was to be found out has been.
+fn found_out(
+    core: &mut Core<Numbers>,
+    data: &Numbers,
+    actions: Vec<Action<Numbers>>,
+    now: Millis,
+) -> Vec<Action<Numbers>> {
+    let each = actions.into_iter().flat_map(|action| match action {
+        Action::Compare(comparison) => core.compared(comparison.over(data, now)),
+        action => vec![action],
+    });
+    each.collect()
+}
+
+fn poll(core: &mut Core<Numbers>, data: &Numbers, now: Millis) -> Vec<Action<Numbers>> {
+    let actions = core.poll(now);
+    found_out(core, data, actions, now)
+}
+
+fn answered(
+    core: &mut Core<Numbers>,
+    id: u64,
+    answer: Answer<u32>,
+    data: &Numbers,
+    now: Millis,
+) -> Vec<Action<Numbers>> {
+    let actions = core.answered(id, answer, now);
+    found_out(core, data, actions, now)
+}
+
 /// What there is to do at the end of `ms` milliseconds in which the core was driven often enough.
 fn driven(core: &mut Core<Numbers>, data: &Numbers, now: &mut Millis, ms: u64) -> Vec<Action<Numbers>> {
     let end = now.plus(ms);
     loop {
-        let actions = core.poll(data, *now);
+        let actions = poll(core, data, *now);
         if *now == end {
             return actions;
         }
@@ -121,15 +152,15 @@ fn a_change_goes_to_all_at_once_but_to_nacre_members_that_are_away() {
     let peers = |state| vec![nacre(2, MemberState::Up), nacre(3, state), legacy(4, MemberState::Down)];
     let mut core = serving(peers(MemberState::Down));
     core.changed(&7, Millis(10));
-    let actions = core.poll(&data, Millis(10));
+    let actions = poll(&mut core, &data, Millis(10));
     assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None", "10.0.0.4:8848 push 7>None"]);
     assert!(core.is_lacking(&7));
-    core.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(5)])), &data, Millis(11));
+    answered(&mut core, id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(5)])), &data, Millis(11));
     assert!(core.is_lacking(&7), "the one that is away lacks it");
     core.see(view(Standing::Serving, peers(MemberState::Up)), Millis(20));
-    let actions = core.poll(&data, Millis(20));
+    let actions = poll(&mut core, &data, Millis(20));
     assert_eq!(said(&actions), ["10.0.0.3:8848 push 7>None"]);
-    core.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(5)])), &data, Millis(21));
+    answered(&mut core, id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(5)])), &data, Millis(21));
     assert!(!core.is_lacking(&7), "members of 1.x confirm nothing");
 }
 
@@ -138,11 +169,11 @@ fn a_member_that_is_no_longer_listed_gets_nothing_more() {
     let data = Numbers::default();
     let mut core = serving(vec![legacy(2, MemberState::Down), legacy(3, MemberState::Up)]);
     core.changed(&7, Millis(10));
-    let actions = core.poll(&data, Millis(10));
+    let actions = poll(&mut core, &data, Millis(10));
     core.see(view(Standing::Serving, vec![legacy(3, MemberState::Up)]), Millis(11));
-    core.answered(id(&actions, 0), Answer::Failed, &data, Millis(12));
-    core.answered(id(&actions, 1), Answer::Failed, &data, Millis(12));
-    assert_eq!(said(&core.poll(&data, Millis(1_500))), ["10.0.0.3:8848 push 7>None"]);
+    answered(&mut core, id(&actions, 0), Answer::Failed, &data, Millis(12));
+    answered(&mut core, id(&actions, 1), Answer::Failed, &data, Millis(12));
+    assert_eq!(said(&poll(&mut core, &data, Millis(1_500))), ["10.0.0.3:8848 push 7>None"]);
 }
 
 #[test]
@@ -154,9 +185,10 @@ fn a_comparison_goes_from_root_to_keys_and_ends_in_a_push_of_the_whole() {
     let mut theirs = data.clone();
     theirs.0.remove(&42);
     let buckets = Some(Buckets::of(&theirs, &|_| true));
-    let actions = core.answered(
+    let actions = answered(
+        &mut core,
         id(&actions, 0),
-        Answer::Verified { boot: 1, missed: false, buckets },
+        Answer::Verified { boot: 1, missed: None, buckets },
         &data,
         Millis(5_001),
     );
@@ -165,26 +197,37 @@ fn a_comparison_goes_from_root_to_keys_and_ends_in_a_push_of_the_whole() {
         page.len() == 1 && page[0].starts_with("10.0.0.2:8848 keys") && page[0].contains("42"),
         "{page:?}"
     );
-    core.answered(id(&actions, 0), Answer::Wanted(vec![42]), &data, Millis(5_002));
-    assert_eq!(said(&core.poll(&data, Millis(5_002))), ["10.0.0.2:8848 push 42>None"]);
+    answered(&mut core, id(&actions, 0), Answer::Wanted(vec![42]), &data, Millis(5_002));
+    assert_eq!(said(&poll(&mut core, &data, Millis(5_002))), ["10.0.0.2:8848 push 42>None"]);
 }
 
 #[test]
-fn a_peer_that_runs_anew_or_whose_answer_is_lost_is_told_everything_again() {
+fn a_peer_that_runs_anew_is_told_everything_again_and_one_that_may_have_missed_something_what_to_compare() {
     let data = Numbers([(1, 1)].into());
     let (mut core, mut now) = (serving(vec![nacre(2, MemberState::Up)]), Millis(0));
     let mut round = |answer: Answer<u32>| {
         let actions = driven(&mut core, &data, &mut now, 5_000);
-        core.answered(id(&actions, 0), answer, &data, now);
+        answered(&mut core, id(&actions, 0), answer, &data, now);
         said(&actions)[0].replace("10.0.0.2:8848 verify ", "")
     };
-    let same = |boot| Answer::Verified { boot, missed: false, buckets: None };
-    let told: Vec<String> = [same(1), same(1), same(1), same(2), Answer::Failed, same(2), same(2)]
-        .into_iter()
-        .map(&mut round)
-        .collect();
-    // The first answer makes the run known, the fourth another one; what wasn't answered is said again.
-    assert_eq!(told, ["1", "1", "0", "0", "1", "1", "0"]);
+    let same = |boot| Answer::Verified { boot, missed: None, buckets: None };
+    let missed = |buckets: &[u8]| Answer::Verified { boot: 2, missed: Some(buckets.to_vec()), buckets: None };
+    let answers = [
+        same(1),
+        same(1),
+        same(1),
+        same(2),
+        Answer::Failed,
+        same(2),
+        missed(&[]),
+        missed(&[1]),
+        missed(&[0]),
+        same(2),
+        same(2),
+    ];
+    let told: Vec<String> = answers.into_iter().map(&mut round).collect();
+    // The first answer makes the run known, the fourth another one; the part's own bucket is the first.
+    assert_eq!(told, ["1", "1", "0", "0", "1", "10", "0", "10", "10", "11", "0"]);
 }
 
 #[test]
@@ -193,19 +236,22 @@ fn silence_is_judged_when_all_have_answered_or_three_seconds_have_passed() {
     let away = || nacre(4, MemberState::Down);
     let mut core = serving(vec![nacre(2, MemberState::Up), nacre(3, MemberState::Suspicious), away()]);
     core.ask(&7, Millis(10));
-    let actions = core.poll(&data, Millis(10));
+    let actions = poll(&mut core, &data, Millis(10));
     assert_eq!(said(&actions), ["10.0.0.2:8848 ask [7]", "10.0.0.3:8848 ask [7]"]);
-    core.answered(id(&actions, 0), Answer::Done, &data, Millis(11));
-    assert!(core.poll(&data, Millis(12)).is_empty());
-    core.answered(id(&actions, 1), Answer::Done, &data, Millis(13));
-    assert_eq!(said(&core.poll(&data, Millis(13))), ["settled 7 of 10"]);
+    answered(&mut core, id(&actions, 0), Answer::Done, &data, Millis(11));
+    assert!(poll(&mut core, &data, Millis(12)).is_empty());
+    answered(&mut core, id(&actions, 1), Answer::Done, &data, Millis(13));
+    assert_eq!(said(&poll(&mut core, &data, Millis(13))), ["settled 7 of 10"]);
     core.ask(&8, Millis(100));
-    assert_eq!(said(&core.poll(&data, Millis(100))), ["10.0.0.2:8848 ask [8]", "10.0.0.3:8848 ask [8]"]);
+    assert_eq!(
+        said(&poll(&mut core, &data, Millis(100))),
+        ["10.0.0.2:8848 ask [8]", "10.0.0.3:8848 ask [8]"]
+    );
     let actions = driven(&mut core, &data, &mut Millis(101), 2_999);
     assert_eq!(said(&actions), ["settled 8 of 100"]);
     core.see(view(Standing::Serving, vec![away()]), Millis(3_200));
     core.ask(&9, Millis(3_200));
-    assert_eq!(said(&core.poll(&data, Millis(3_200))), ["settled 9 of 3200"], "nobody to ask");
+    assert_eq!(said(&poll(&mut core, &data, Millis(3_200))), ["settled 9 of 3200"], "nobody to ask");
 }
 
 #[test]
@@ -215,8 +261,8 @@ fn a_member_of_1_x_is_sent_all_own_checksums_and_never_an_empty_map() {
     let data = Numbers([(1, 1), (2, 0)].into());
     assert_eq!(said(&driven(&mut core, &data, &mut now, 5_000)), ["10.0.0.2:8848 checksums [1, 2]"]);
     core.pull(&address(2), [5, 6]);
-    assert_eq!(said(&core.poll(&data, now)), ["10.0.0.2:8848 pull [5, 6]"]);
-    assert!(core.poll(&data, now).is_empty(), "one pull at a time, and nothing left");
+    assert_eq!(said(&poll(&mut core, &data, now)), ["10.0.0.2:8848 pull [5, 6]"]);
+    assert!(poll(&mut core, &data, now).is_empty(), "one pull at a time, and nothing left");
 }
 
 #[test]
@@ -225,15 +271,37 @@ fn a_node_loads_before_it_says_anything_and_one_that_stood_still_says_so_first()
     let peers = |state| vec![nacre(2, state)];
     let mut core = Core::new(RHYTHM, view(Standing::Starting, peers(MemberState::Down)), Millis(0));
     core.changed(&1, Millis(0));
-    let actions = core.poll(&data, Millis(0));
+    let actions = poll(&mut core, &data, Millis(0));
     assert_eq!(said(&actions), ["10.0.0.2:8848 load"]);
-    core.answered(id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(5));
-    assert_eq!(said(&core.poll(&data, Millis(5))), ["ready 1"]);
+    answered(&mut core, id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(5));
+    assert_eq!(said(&poll(&mut core, &data, Millis(5))), ["ready 1"]);
     core.see(view(Standing::Serving, peers(MemberState::Up)), Millis(6));
-    assert_eq!(said(&core.poll(&data, Millis(6))), ["10.0.0.2:8848 push 1>None"]);
-    assert_eq!(said(&core.poll(&data, Millis(2_007))), ["still 2001"]);
+    assert_eq!(said(&poll(&mut core, &data, Millis(6))), ["10.0.0.2:8848 push 1>None"]);
+    assert_eq!(said(&poll(&mut core, &data, Millis(2_007))), ["still 2001"]);
     core.see(view(Standing::Comparing, peers(MemberState::Up)), Millis(2_007));
-    assert_eq!(said(&core.poll(&data, Millis(2_007))), ["10.0.0.2:8848 load"]);
+    assert_eq!(said(&poll(&mut core, &data, Millis(2_007))), ["10.0.0.2:8848 load"]);
+}
+
+#[test]
+fn a_node_that_is_taken_off_the_list_brings_what_it_wrote_before() {
+    let (data, up) = (Numbers::default(), MemberState::Up);
+    let mut core = serving(vec![nacre(2, up), nacre(3, up)]);
+    core.see(view(Standing::Removed, vec![nacre(2, up)]), Millis(100));
+    core.changed(&7, Millis(101));
+    let actions = poll(&mut core, &data, Millis(101));
+    assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None"], "and nobody compares or asks");
+    answered(&mut core, id(&actions, 0), Answer::Push(Sent::Failed), &data, Millis(102));
+    assert!(core.next(Millis(102)).is_some_and(|next| next <= Millis(602)));
+    assert_eq!(said(&poll(&mut core, &data, Millis(602))), ["10.0.0.2:8848 push 7>None"]);
+    core.changed(&8, Millis(5_099));
+    assert!(poll(&mut core, &data, Millis(5_100)).is_empty() && core.next(Millis(5_100)).is_none());
+    core.changed(&9, Millis(5_101));
+    assert!(poll(&mut core, &data, Millis(5_101)).is_empty() && core.waiting().next().is_none());
+    // A member again, it has no confirmations left.
+    core.see(view(Standing::Starting, vec![nacre(2, up)]), Millis(6_000));
+    core.see(view(Standing::Serving, vec![nacre(2, up)]), Millis(6_001));
+    core.changed(&7, Millis(6_001));
+    assert_eq!(said(&poll(&mut core, &data, Millis(6_001)))[0], "10.0.0.2:8848 push 7>None");
 }
 
 #[test]
@@ -242,25 +310,25 @@ fn a_node_that_stands_still_while_it_loads_loads_anew() {
     let peers = vec![nacre(2, MemberState::Up), nacre(3, MemberState::Up)];
     for standing in [Standing::Starting, Standing::Comparing] {
         let mut core = Core::new(RHYTHM, view(standing, peers.clone()), Millis(0));
-        let actions = core.poll(&data, Millis(0));
+        let actions = poll(&mut core, &data, Millis(0));
         let both = ["10.0.0.2:8848 load", "10.0.0.3:8848 load"];
         assert_eq!(said(&actions), both);
-        core.answered(id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(1));
-        let again = core.poll(&data, Millis(2_002));
+        answered(&mut core, id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(1));
+        let again = poll(&mut core, &data, Millis(2_002));
         assert_eq!(said(&again), both);
         // This lay in its socket meanwhile.
-        core.answered(id(&actions, 1), Answer::Load(Loaded::Merged), &data, Millis(2_002));
+        answered(&mut core, id(&actions, 1), Answer::Load(Loaded::Merged), &data, Millis(2_002));
         for n in [0, 1] {
-            assert_eq!(said(&core.poll(&data, Millis(2_002))), [""; 0]);
-            core.answered(id(&again, n), Answer::Load(Loaded::Merged), &data, Millis(2_003));
+            assert_eq!(said(&poll(&mut core, &data, Millis(2_002))), [""; 0]);
+            answered(&mut core, id(&again, n), Answer::Load(Loaded::Merged), &data, Millis(2_003));
         }
-        assert_eq!(said(&core.poll(&data, Millis(3_001))), [""; 0]);
-        let actions = core.poll(&data, Millis(3_002));
+        assert_eq!(said(&poll(&mut core, &data, Millis(3_001))), [""; 0]);
+        let actions = poll(&mut core, &data, Millis(3_002));
         assert_eq!(said(&actions), both, "what came meanwhile");
         for n in [0, 1] {
-            core.answered(id(&actions, n), Answer::Load(Loaded::Merged), &data, Millis(3_003));
+            answered(&mut core, id(&actions, n), Answer::Load(Loaded::Merged), &data, Millis(3_003));
         }
-        assert_eq!(said(&core.poll(&data, Millis(3_003))), ["ready 2"]);
+        assert_eq!(said(&poll(&mut core, &data, Millis(3_003))), ["ready 2"]);
     }
 }
 
@@ -269,25 +337,29 @@ fn what_waits_for_a_peer_that_is_gone_goes_to_the_others_and_they_hand_it_on() {
     let (data, up, down) = (Numbers::default(), MemberState::Up, MemberState::Down);
     let mut core = serving(vec![nacre(2, up), nacre(3, up)]);
     core.changed(&7, Millis(0));
-    let actions = core.poll(&data, Millis(0));
+    let actions = poll(&mut core, &data, Millis(0));
     assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None", "10.0.0.3:8848 push 7>None"]);
-    core.answered(id(&actions, 0), Answer::Failed, &data, Millis(1));
-    core.answered(id(&actions, 1), Answer::Push(Sent::Taken(vec![Some(9)])), &data, Millis(1));
+    answered(&mut core, id(&actions, 0), Answer::Failed, &data, Millis(1));
+    answered(&mut core, id(&actions, 1), Answer::Push(Sent::Taken(vec![Some(9)])), &data, Millis(1));
     core.see(view(Standing::Serving, vec![nacre(2, down), nacre(3, up)]), Millis(100));
-    assert_eq!(said(&core.poll(&data, Millis(100))), ["10.0.0.3:8848 push 7>Some(9)"]);
+    assert_eq!(said(&poll(&mut core, &data, Millis(100))), ["10.0.0.3:8848 push 7>Some(9)"]);
     // The one who gets it, and reaches that peer.
     let mut other = serving(vec![nacre(2, up), nacre(3, up)]);
-    other.hand_on(&address(2), [(7, 9)], Millis(0));
-    let actions = other.poll(&data, Millis(0));
+    other.hand_on(&address(2), [(7, 0xa)], Millis(0));
+    let actions = poll(&mut other, &data, Millis(0));
     assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None"]);
-    other.hand_on(&address(2), [(7, 10)], Millis(1));
-    other.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(9)])), &data, Millis(2));
-    let actions = other.poll(&data, Millis(100));
-    assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None"], "newer than what was under way");
-    other.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(10)])), &data, Millis(101));
-    other.hand_on(&address(2), [(7, 10)], Millis(200));
-    other.hand_on(&address(4), [(7, 11)], Millis(200));
-    assert!(other.poll(&data, Millis(300)).is_empty(), "it has it, and nobody else is a member");
+    other.hand_on(&address(2), [(7, 0xb)], Millis(1));
+    answered(&mut other, id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(9)])), &data, Millis(2));
+    let actions = poll(&mut other, &data, Millis(100));
+    assert_eq!(
+        said(&actions),
+        ["10.0.0.2:8848 push 7>None"],
+        "other than what was under way, whatever its stamp"
+    );
+    answered(&mut other, id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(9)])), &data, Millis(101));
+    other.hand_on(&address(2), [(7, 0xb)], Millis(200));
+    other.hand_on(&address(4), [(7, 0xc)], Millis(200));
+    assert!(poll(&mut other, &data, Millis(300)).is_empty(), "it has it, and nobody else is a member");
 }
 
 #[test]
@@ -295,8 +367,8 @@ fn a_peer_that_answers_no_question_is_asked_again_after_a_pause() {
     let data = Numbers::default();
     let mut core = serving(vec![nacre(2, MemberState::Up)]);
     core.ask(&7, Millis(10));
-    let actions = core.poll(&data, Millis(10));
-    core.answered(id(&actions, 0), Answer::Failed, &data, Millis(11));
-    assert!(core.poll(&data, Millis(12)).is_empty() && core.poll(&data, Millis(510)).is_empty());
-    assert_eq!(said(&core.poll(&data, Millis(511))), ["10.0.0.2:8848 ask [7]"]);
+    let actions = poll(&mut core, &data, Millis(10));
+    answered(&mut core, id(&actions, 0), Answer::Failed, &data, Millis(11));
+    assert!(poll(&mut core, &data, Millis(12)).is_empty() && poll(&mut core, &data, Millis(510)).is_empty());
+    assert_eq!(said(&poll(&mut core, &data, Millis(511))), ["10.0.0.2:8848 ask [7]"]);
 }

@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn comparisons_count_by_how_they_end() {
         let counts = Counts::default();
-        let verified = |buckets| Answer::<u32>::Verified { boot: 1, missed: false, buckets };
+        let verified = |buckets| Answer::<u32>::Verified { boot: 1, missed: None, buckets };
         for answer in [verified(None), verified(Some(Buckets(Box::new([0; BUCKETS])))), Answer::Failed] {
             counts.note_comparison(&answer);
         }

@@ -6,7 +6,10 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::verify::{BUCKETS, Buckets, Page};
-use crate::model::{InstanceKey, ServiceKey};
+use crate::{
+    base::json,
+    model::{InstanceKey, ServiceKey},
+};
 
 /// Between namespace and service.
 const SEPARATOR: &str = "##";
@@ -71,16 +74,70 @@ impl Silent {
 /// Instances by service.
 pub type Silences = Vec<(Named, Vec<Silent>)>;
 
+/// What is left of the bytes of a document.
+#[derive(Clone, Copy, Debug)]
+pub struct Room(pub usize);
+
+impl Room {
+    /// What stands around the instances of a service, and behind each of them.
+    const AROUND: usize = "[,[]],".len();
+    const BEHIND: usize = ",".len();
+
+    /// Adds an instance to a list, and tells whether there was room for it.
+    pub fn add(&mut self, list: &mut Silences, service: &ServiceKey, silent: Silent) -> bool {
+        let is_under_way = list.last().is_some_and(|(named, _)| named.0 == *service);
+        let named = (!is_under_way).then(|| Named(service.clone()));
+        let around = named.as_ref().map_or(0, |named| json::length(named) + Self::AROUND);
+        let Some(left) = self.0.checked_sub(around + json::length(&silent) + Self::BEHIND) else {
+            return false;
+        };
+        self.0 = left;
+        list.extend(named.map(|named| (named, Vec::new())));
+        list.last_mut().expect("added where there was none").1.push(silent);
+        true
+    }
+}
+
+/// The same in parts, each of so many bytes at most.
+#[must_use]
+pub fn parted(silences: Silences, most_bytes: usize) -> Vec<Silences> {
+    let (mut parts, mut room) = (vec![Silences::new()], Room(most_bytes));
+    for (Named(service), silent) in silences {
+        for silent in silent {
+            let part = parts.last_mut().expect("there is one from the beginning");
+            if room.add(part, &service, silent.clone()) {
+                continue;
+            }
+            if !part.is_empty() {
+                parts.push(Silences::new());
+            }
+            let (part, mut all) = (parts.last_mut().expect("as above"), Room(usize::MAX));
+            all.add(part, &service, silent);
+            room = Room(most_bytes.saturating_sub(usize::MAX - all.0));
+        }
+    }
+    parts
+}
+
 /// What an owner says of the silence of its instances: those that aren't named, and weren't before, are in time, if what
-/// was said before is still known.
+/// was said before is still known and no more is to come. Services fall into the same buckets as when data are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beats {
     /// All that are late are named; what was said before is of no account.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub anew: bool,
-    /// Of all that are late now, named or not: who knows others has missed something.
+    /// The same for the services in these buckets, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub anew_in: Vec<u8>,
+    /// Of all that are late as far as was said: who knows others has missed something.
     #[serde(default)]
     pub lates: Hex,
+    /// The same by buckets, where the receiver missed something lately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<Vec<Hex>>,
+    /// Not all has been said, the rest comes next time: of those that weren't named nothing is known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
     /// Those that became late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late: Silences,
@@ -110,9 +167,10 @@ pub struct Verify {
 pub struct Verified {
     /// Tells one run of the answering node from another.
     pub boot: Hex,
-    /// It doesn't know all that was said of silence before: to be said anew.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub missed: bool,
+    /// It doesn't know all that was said of silence before: what is in these buckets is to be said anew; none where it was
+    /// given none to compare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<Vec<u8>>,
     /// Its own digests of what the owner owns, where they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buckets: Option<Vec<Hex>>,
@@ -122,17 +180,28 @@ impl Verified {
     /// The buckets, where there are as many as there must be.
     #[must_use]
     pub fn buckets(&self) -> Option<Buckets> {
-        let digests: Vec<u64> = self.buckets.as_ref()?.iter().map(|hex| hex.0).collect();
-        let digests: Box<[u64; BUCKETS]> = digests.into_boxed_slice().try_into().ok()?;
-        Some(Buckets(digests))
+        read_buckets(self.buckets.as_deref()?)
     }
 
     /// An answer.
     #[must_use]
-    pub fn new(boot: u64, missed: bool, buckets: Option<&Buckets>) -> Self {
-        let buckets = buckets.map(|buckets| buckets.0.iter().map(|digest| Hex(*digest)).collect());
-        Self { boot: Hex(boot), missed, buckets }
+    pub fn new(boot: u64, missed: Option<Vec<u8>>, buckets: Option<&Buckets>) -> Self {
+        Self { boot: Hex(boot), missed, buckets: buckets.map(write_buckets) }
     }
+}
+
+/// The buckets of a document, where there are as many as there must be.
+#[must_use]
+pub fn read_buckets(digests: &[Hex]) -> Option<Buckets> {
+    let digests: Vec<u64> = digests.iter().map(|hex| hex.0).collect();
+    let digests: Box<[u64; BUCKETS]> = digests.into_boxed_slice().try_into().ok()?;
+    Some(Buckets(digests))
+}
+
+/// Buckets as they stand in a document.
+#[must_use]
+pub fn write_buckets(buckets: &Buckets) -> Vec<Hex> {
+    buckets.0.iter().map(|digest| Hex(*digest)).collect()
 }
 
 /// An owner compares the keys of some buckets.
@@ -147,6 +216,9 @@ pub struct Keys {
     pub buckets: Vec<u8>,
     /// All that it owns in them.
     pub keys: Vec<(Named, Hex)>,
+    /// Other buckets differ, too, and come by themselves.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub part: bool,
 }
 
 impl Keys {
@@ -154,7 +226,8 @@ impl Keys {
     #[must_use]
     pub fn new(source: &str, ring: Vec<String>, page: &Page<ServiceKey>) -> Self {
         let keys = page.keys.iter().map(|(key, digest)| (Named(key.clone()), Hex(*digest)));
-        Self { source: source.to_owned(), ring, buckets: page.buckets.clone(), keys: keys.collect() }
+        let (source, buckets) = (source.to_owned(), page.buckets.clone());
+        Self { source, ring, buckets, keys: keys.collect(), part: page.is_part }
     }
 
     /// The page of a document.
@@ -163,7 +236,7 @@ impl Keys {
         let mut buckets = self.buckets;
         buckets.sort_unstable();
         let keys = self.keys.into_iter().map(|(Named(key), Hex(digest))| (key, digest));
-        Page { buckets, keys: keys.collect() }
+        Page { buckets, keys: keys.collect(), is_part: self.part }
     }
 }
 
@@ -212,18 +285,41 @@ mod tests {
         assert_eq!(serde_json::from_str::<Verify>(text).unwrap(), verify);
         let keys = r#"{"source":"a","buckets":[7,3],"keys":[["public##G@@s","1f"]],"later":1}"#;
         let page = serde_json::from_str::<Keys>(keys).unwrap().into_page();
-        assert_eq!(page, Page { buckets: vec![3, 7], keys: vec![(named().0, 31)] });
+        assert_eq!(page, Page { buckets: vec![3, 7], keys: vec![(named().0, 31)], is_part: false });
+        let text = r#"{"source":"a","silent":[["public##G@@s",[["10.0.0.1",80,"DEFAULT",12000]]]]}"#;
         let ask = Ask { source: "a".into(), silent: silent(), unreached: Vec::new() };
-        assert!(
-            serde_json::to_string(&ask).unwrap().starts_with(r#"{"source":"a","silent":[["public##G@@s",[["#)
-        );
+        assert_eq!(serde_json::to_string(&ask).unwrap(), text);
+        let ask = Ask { unreached: vec!["b:1".into()], ..ask };
+        let text = text.replace("]]]]", r#"]]]],"unreached":["b:1"]"#);
+        assert_eq!((serde_json::to_string(&ask).unwrap(), serde_json::from_str(&text).unwrap()), (text, ask));
+    }
+
+    #[test]
+    fn parts_of_a_list_have_the_bytes_that_they_may_have_and_lack_nothing() {
+        let silent = |n: u64| Silent::new(&InstanceKey { ip: &n.to_string(), port: 80, cluster: "\"" }, n);
+        let services = ["G@@s", "G@@\u{1}"].map(|name| ServiceKey::new("public", name));
+        let all: Silences =
+            services.iter().map(|key| (Named(key.clone()), (0..1_000).map(silent).collect())).collect();
+        let flat = |lists: &[Silences]| -> Vec<(String, Silent)> {
+            let lists = lists.iter().flatten();
+            lists.flat_map(|(key, all)| all.iter().map(|one| (key.0.name.to_string(), one.clone()))).collect()
+        };
+        for (most, least) in [(1_000, 900), (100, 40), (10_000, 9_900)] {
+            let parts = parted(all.clone(), most);
+            assert_eq!(flat(&parts), flat(std::slice::from_ref(&all)));
+            let bytes: Vec<usize> = parts.iter().map(json::length).collect();
+            assert!(bytes.iter().all(|bytes| *bytes <= most + 2), "{most}: {bytes:?}");
+            assert!(bytes[..bytes.len() - 1].iter().all(|bytes| *bytes >= least), "{most}: {bytes:?}");
+        }
+        assert_eq!(parted(all.clone(), 1).len(), 2_000, "one at a time where even one is too long");
+        assert_eq!(parted(Vec::new(), 1), [Silences::new()]);
     }
 
     #[test]
     fn buckets_come_back_and_a_wrong_count_is_none() {
         let mut buckets = Buckets(Box::new([0; BUCKETS]));
         buckets.0[3] = u64::MAX;
-        let text = serde_json::to_string(&Verified::new(1 << 63, false, Some(&buckets))).unwrap();
+        let text = serde_json::to_string(&Verified::new(1 << 63, None, Some(&buckets))).unwrap();
         let read: Verified = serde_json::from_str(&text).unwrap();
         assert_eq!((read.boot, read.buckets()), (Hex(1 << 63), Some(buckets)));
         let short: Verified = serde_json::from_str(r#"{"boot":"1","buckets":["0"]}"#).unwrap();

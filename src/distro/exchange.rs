@@ -16,7 +16,7 @@ use super::{
     bodies::{BODY_BYTES, Dialect, Outgoing, bodies},
     checksum,
     core::{Answer, Call},
-    documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted},
+    documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted, parted},
     handle::Distro,
     key,
     lists::Lists,
@@ -33,7 +33,7 @@ use crate::{
     model::{Registry, ServiceKey},
 };
 
-/// How long a question of a member is handed on at most; it waits for 3 s itself.
+/// How long the question of a member waits for those that it can't ask itself. It waits for 3 s in all.
 const HAND_ON: Duration = Duration::from_millis(1_500);
 
 /// A call that came to nothing.
@@ -242,7 +242,8 @@ impl Exchange {
 
     async fn verify(&self, to: &Address, asked: Verify) -> Result<Answer<ServiceKey>, ExchangeError> {
         let verified: Verified = read(&self.peers.verify(to, body(&asked)).await?)?;
-        Ok(Answer::Verified { boot: verified.boot.0, missed: verified.missed, buckets: verified.buckets() })
+        let (boot, buckets) = (verified.boot.0, verified.buckets());
+        Ok(Answer::Verified { boot, missed: verified.missed, buckets })
     }
 
     async fn keys(&self, to: &Address, asked: Keys) -> Result<Answer<ServiceKey>, ExchangeError> {
@@ -252,21 +253,25 @@ impl Exchange {
 
     async fn ask(&self, to: &Address, keys: &[ServiceKey]) -> Result<Answer<ServiceKey>, ExchangeError> {
         let services: Vec<_> = keys.iter().filter_map(|key| self.registry().get(key.place())).collect();
-        let silent = silence::silent_of(&services, self.at().now);
         let view = self.distro.0.cluster.view();
-        let unreached = view.unreached().take(MOST_UNREACHED).map(ToString::to_string).collect();
-        self.ask_of(to, &Ask { source: self.own().to_owned(), silent, unreached }).await?;
+        let unreached: Vec<String> = view.unreached().take(MOST_UNREACHED).map(ToString::to_string).collect();
+        // Only the answers to all parts are one.
+        for silent in parted(silence::silent_of(&services, self.at().now), BODY_BYTES) {
+            let asked = Ask { source: self.own().to_owned(), silent, unreached: unreached.clone() };
+            self.ask_of(to, &asked).await?;
+        }
         Ok(Answer::Done)
     }
 
     async fn ask_of(&self, to: &Address, asked: &Ask) -> Result<(), ExchangeError> {
-        let asked_at = self.at().now;
+        let now = self.at().now;
         let heard: Heard = read(&self.peers.ask(to, body(asked)).await?)?;
-        silence::take(self.registry(), &heard.beats, asked_at);
+        silence::take(self.registry(), &heard.beats, now);
         Ok(())
     }
 
-    /// An owner asks whether younger beats are known here, or to those that it doesn't reach and this node does.
+    /// An owner asks whether younger beats are known here, or to those that it can't reach and this node can: while one
+    /// reaches another by one way only, both take themselves for the owner, and the beats come to either.
     pub async fn heard(&self, asked: &Ask) -> Heard {
         let view = self.distro.0.cluster.view();
         let unreached = asked.unreached.iter().take(MOST_UNREACHED).map(|address| Address::new(address));
@@ -391,11 +396,9 @@ impl Distro {
         if to.is_empty() {
             return;
         }
-        let stamped = |key: &ServiceKey| {
-            let state = self.0.lists.0.get(key.place())?.state();
-            Some((key.clone(), state.highest_stamp))
-        };
-        let taken: Vec<_> = outcome.taken.iter().filter_map(|(key, _)| stamped(key)).collect();
+        let known =
+            |key: &ServiceKey| Some((key.clone(), self.0.lists.0.get(key.place())?.state().fingerprint()));
+        let taken: Vec<_> = outcome.taken.iter().filter_map(|(key, _)| known(key)).collect();
         let mut core = self.0.core.lock();
         to.iter().for_each(|to| core.hand_on(to, taken.iter().cloned(), now));
         drop(core);

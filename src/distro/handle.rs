@@ -12,18 +12,19 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{
+    claim::Claim,
     core::{Core, Rhythm, STILL_MS},
     counts::Counts,
     documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
     lists::Lists,
-    mapper::{Owner, owner, owner_in},
+    mapper::{Owner, owner},
     silence::{self, Understood},
-    takeover::GRACE_MS,
+    takeover::Tenure,
     verify::Buckets,
 };
 use crate::{
     base::clock::{Clock, Millis},
-    cluster::{Address, Cluster, Mapping, View},
+    cluster::{Address, Cluster, View},
     model::{Registry, ServiceKey, change::Changes},
 };
 
@@ -54,8 +55,7 @@ pub(super) struct Inner {
     /// What went wrong with members lately.
     failures: Mutex<Failures>,
     understood: Mutex<Understood>,
-    /// When the owners of services changed last.
-    moved: AtomicU64,
+    tenure: Mutex<Tenure>,
     settled: Mutex<VecDeque<(ServiceKey, Millis)>>,
     any_settled: Notify,
 }
@@ -89,7 +89,7 @@ impl Distro {
             counts: Counts::default(),
             failures: Mutex::default(),
             understood: Mutex::default(),
-            moved: AtomicU64::new(now.0),
+            tenure: Mutex::new(Tenure::new(now)),
             settled: Mutex::default(),
             any_settled: Notify::new(),
         }))
@@ -104,12 +104,12 @@ impl Distro {
     /// Whether this node has answered for the instances of a service for so long that all that live have beaten here.
     #[must_use]
     pub fn judges(&self, key: &ServiceKey, now: Millis) -> bool {
-        now.since(Millis(self.0.moved.load(Ordering::Relaxed))) > GRACE_MS && self.owns(key)
+        self.0.tenure.lock().is_long(&self.0.cluster.view(), &key.name, now)
     }
 
-    /// Some services have another owner from now on.
-    pub(super) fn moved(&self, now: Millis) {
-        self.0.moved.store(now.0, Ordering::Relaxed);
+    /// Some services have another owner from now on than in the view `before`.
+    pub(super) fn moved(&self, before: Arc<View>, now: Millis) {
+        self.0.tenure.lock().ended(before, now);
     }
 
     /// Asks those that may know of beats of the silent instances of a service which this node owns;
@@ -214,14 +214,14 @@ impl Distro {
         let (view, now) = (self.0.cluster.view(), self.0.clock.now());
         let claim = Claim::new(&view, &asked.source, &asked.ring);
         let of_source = |key: &ServiceKey| claim.holds(key);
-        let heard = silence::hear(&self.0.lists.0, &asked.beats, &of_source, now);
+        let known = silence::hear(&self.0.lists.0, &asked.beats, &of_source, now);
+        let missed = known.missed();
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
         if view.peer(&claim.source).is_some() {
-            let (mut understood, owner) = (self.0.understood.lock(), (&claim.source, &of_source as _));
-            understood.verified(&self.0.lists.0, owner, (heard, !differ), now);
+            self.0.understood.lock().verified(&self.0.lists.0, &claim, (&known, !differ), now);
         }
-        Verified::new(self.0.boot, !heard, differ.then_some(&buckets))
+        Verified::new(self.0.boot, missed, differ.then_some(&buckets))
     }
 
     /// An owner compares the keys of some buckets. What it lacks is sent to it.
@@ -230,9 +230,7 @@ impl Distro {
         let claim = Claim::new(&self.0.cluster.view(), &asked.source, &asked.ring);
         let of_source = |key: &ServiceKey| claim.holds(key);
         let differing = asked.into_page().compare(&self.0.lists, &of_source);
-        let (mut understood, owner) = (self.0.understood.lock(), (&claim.source, &of_source as _));
-        understood.compared(&self.0.lists.0, owner, &differing, self.0.clock.now());
-        drop(understood);
+        self.0.understood.lock().compared(&self.0.lists.0, &claim, &differing);
         if !differing.unknown_there.is_empty() {
             self.send_whole(&claim.source, differing.unknown_there);
         }
@@ -269,35 +267,9 @@ impl Failures {
     }
 }
 
-/// What a member calls its own, by the ring that it sees; the one that this node sees where it doesn't tell.
-#[derive(Debug)]
-pub struct Claim {
-    /// The member.
-    pub source: Address,
-    ring: Vec<Address>,
-    mapping: Mapping,
-}
-
-impl Claim {
-    /// Of the member with this address.
-    #[must_use]
-    pub fn new(view: &View, source: &str, ring: &[String]) -> Self {
-        let told: Vec<Address> = ring.iter().map(|text| Address::new(text)).collect();
-        let ring = if told.is_empty() { view.ring.clone() } else { told };
-        Self { source: Address::new(source), ring, mapping: view.mapping }
-    }
-
-    /// Whether it is about this service.
-    #[must_use]
-    pub fn holds(&self, key: &ServiceKey) -> bool {
-        owner_in(&self.ring, self.mapping, &key.name) == Some(&self.source)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{MemberState, Peer, Standing};
 
     #[test]
     fn a_kind_of_failure_of_a_member_is_told_once_a_minute() {
@@ -310,23 +282,5 @@ mod tests {
         assert!(pass(&one, "refused", 60_001));
         let many = (0..2_000).map(|n| Address::new(&format!("10.1.0.1:{n}")));
         assert_eq!(many.filter(|member| pass(member, "silent", 60_002)).count(), Failures::MOST - 1);
-    }
-
-    #[test]
-    fn a_claim_goes_by_the_ring_of_who_makes_it() {
-        let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
-        let peers = [2, 3].map(|n| Peer::new(address(n), MemberState::Up)).to_vec();
-        let view = View::new(address(1), Standing::Serving, peers, Mapping::Modulo);
-        let keys: Vec<_> = (0..60).map(|n| ServiceKey::new("public", &format!("G@@{n}"))).collect();
-        let held = |ring: &[String]| {
-            let claim = Claim::new(&view, "10.0.0.2:8848", ring);
-            keys.iter().filter(|key| claim.holds(key)).count()
-        };
-        let all = held(&[]);
-        assert!((5..40).contains(&all));
-        let ring = [1, 2, 3].map(|n| address(n).to_string());
-        assert_eq!(held(&ring), all);
-        assert!(held(&ring[..2]) > all, "it doesn't reach the third");
-        assert_eq!((held(&ring[1..2]), held(&ring[..1])), (60, 0));
     }
 }

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use super::{
+    bodies::BODY_BYTES,
     data::{Data, Told},
-    documents::Beats,
+    documents::{Beats, Named},
     silence,
 };
 use crate::{
     base::{
         clock::Millis,
         hash::{fnv, mix},
+        json,
     },
     model::{Registry, ServiceKey},
 };
@@ -32,6 +34,11 @@ impl Data for Lists {
         mix(fnv(key.namespace.bytes().chain([0xff]).chain(key.name.bytes())))
     }
 
+    fn bytes(key: &ServiceKey) -> usize {
+        // As a text, with its digest and what stands between.
+        json::length(&Named(key.clone())) + 22
+    }
+
     fn each(&self, each: &mut dyn FnMut(&ServiceKey, u64)) {
         self.0.for_each(|service| {
             let state = service.state();
@@ -46,6 +53,6 @@ impl Data for Lists {
     }
 
     fn beats(&self, owned: &dyn Fn(&ServiceKey) -> bool, told: &mut Told, now: Millis) -> Beats {
-        silence::news(&self.0, owned, told, now)
+        silence::news(&self.0, owned, told, now, BODY_BYTES)
     }
 }

@@ -21,7 +21,8 @@
 //!                                                                                 lists of 1.x replaced
 //! ```
 //!
-//! Three layers. The *protocol* decides and is pure: [`core`] with [`load`], [`outbox`], [`verify`], [`mapper`], and
+//! Three layers. The *protocol* decides and is pure: [`core`] with [`load`], [`outbox`], [`comparison`], [`verify`],
+//! [`mapper`], and
 //! [`silence`] and [`takeover`], which touch nothing but cells of instances. The *transport* makes its calls: [`runner`]
 //! drives it, [`exchange`] calls members, [`legacy`] says what only those of 1.x want to hear, [`handle`] is what the rest
 //! of the server holds. The *data* are what [`data`] asks for: [`lists`] are those that ship, [`key`], [`batch`], [`codec`],
@@ -34,7 +35,9 @@ pub mod accept;
 pub mod batch;
 pub mod bodies;
 pub mod checksum;
+pub mod claim;
 pub mod codec;
+pub mod comparison;
 pub mod core;
 pub mod counts;
 pub mod data;
@@ -53,4 +56,5 @@ pub mod takeover;
 pub mod verify;
 pub mod whole_instance;
 
-pub use handle::{Claim, Distro};
+pub use claim::Claim;
+pub use handle::Distro;

@@ -53,6 +53,8 @@ pub struct Outbox<K> {
     due: BTreeSet<(Millis, K)>,
     /// The highest stamp that the peer is known to have.
     confirmed: HashMap<K, u64>,
+    /// The fingerprints of what was handed on to it for others.
+    handed_on: HashMap<K, u64>,
     /// When a key was sent last, as far back as it matters.
     sent: BTreeMap<K, Millis>,
     under_way: Option<Vec<Item<K>>>,
@@ -66,6 +68,7 @@ impl<K> Default for Outbox<K> {
             waiting: HashMap::new(),
             due: BTreeSet::new(),
             confirmed: HashMap::new(),
+            handed_on: HashMap::new(),
             sent: BTreeMap::new(),
             under_way: None,
             not_before: Millis(0),
@@ -84,6 +87,14 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
         let due = self.sent.get(key).map_or(now, |sent| sent.plus(pace.merge_ms).max(now));
         self.waiting.insert(key.clone(), whole);
         self.due.insert((due, key.clone()));
+    }
+
+    /// Notes that the peer may lack something that others have written of a key whose data have this `fingerprint` now;
+    /// nothing where that was noted before. A stamp wouldn't do: what two write at the same moment comes in any order.
+    pub fn hand_on(&mut self, key: &K, fingerprint: u64, now: Millis, pace: Pace) {
+        if self.handed_on.insert(key.clone(), fingerprint) != Some(fingerprint) {
+            self.put(key, true, now, pace);
+        }
     }
 
     /// What is to be sent now, oldest first; nothing while a request is under way or a pause lasts.
@@ -150,6 +161,7 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
     /// Forgets what the peer is known to have: it starts with nothing, or was not a member for a while.
     pub fn forget_confirmed(&mut self) {
         self.confirmed.clear();
+        self.handed_on.clear();
     }
 
     /// Whether this key waits or is under way, so that the peer can't have its newest parts.
@@ -162,12 +174,7 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
     /// Forgets what the peer has of keys that don't exist any more.
     pub fn forget_all_but(&mut self, exists: &dyn Fn(&K) -> bool) {
         self.confirmed.retain(|key, _| exists(key));
-    }
-
-    /// Whether the peer is known to have all of this key up to this stamp, or will get it.
-    #[must_use]
-    pub fn has(&self, key: &K, stamp: u64) -> bool {
-        self.waiting.contains_key(key) || self.confirmed.get(key).is_some_and(|confirmed| *confirmed >= stamp)
+        self.handed_on.retain(|key, _| exists(key));
     }
 
     /// The keys that wait or are under way.

@@ -49,7 +49,7 @@ impl Runner {
             let now = self.now();
             self.see(&mut seen, now);
             self.exchange.distro.take_changes(now);
-            let actions = self.exchange.distro.0.core.lock().poll(self.lists(), now);
+            let actions = self.exchange.distro.0.core.lock().poll(now);
             self.perform(actions, &mut calls);
             // Only now: until a standstill has its effect, whoever asks must find that nobody drove.
             self.exchange.distro.drives(now);
@@ -92,8 +92,8 @@ impl Runner {
             // Others went on without it, and nobody kept for it what it should forget.
             self.registry().forget_ephemeral();
         }
-        if seen.ring != view.ring {
-            self.exchange.distro.moved(now);
+        if seen.ring != view.ring || seen.mapping != view.mapping {
+            self.exchange.distro.moved(Arc::clone(seen), now);
         }
         let taken = take_over(self.registry(), seen, &view, now);
         self.exchange.distro.0.counts.taken_over.fetch_add(taken, Relaxed);
@@ -120,6 +120,11 @@ impl Runner {
                     });
                 }
                 Action::Settled { key, asked } => self.exchange.distro.settle(key, asked),
+                Action::Compare(comparison) => {
+                    let compared = comparison.over(self.lists(), self.now());
+                    let actions = self.exchange.distro.0.core.lock().compared(compared);
+                    self.perform(actions, calls);
+                }
                 Action::Ready { loaded_from } => self.serve(&loaded_from),
                 Action::StoodStill { ms } => {
                     tracing::warn!(
@@ -155,7 +160,7 @@ impl Runner {
         if is_good(&answer) {
             self.exchange.distro.0.cluster.answered(&to, now);
         }
-        let actions = self.exchange.distro.0.core.lock().answered(id, answer, self.lists(), now);
+        let actions = self.exchange.distro.0.core.lock().answered(id, answer, now);
         self.exchange.distro.0.flushed.notify_waiters();
         self.perform(actions, calls);
     }

@@ -5,89 +5,128 @@
 //! said of a thousand instances that are all in time, or all late for hours. That a copy knows all that was said before is
 //! found out by a digest of all that are late: without it those who aren't named would be taken for living.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
-    data::Told,
-    documents::{Beats, Named, Silences, Silent},
-    verify::Differing,
+    claim::Claim,
+    data::{Data as _, Told},
+    documents::{Beats, Named, Room, Silences, Silent, read_buckets, write_buckets},
+    lists::Lists,
+    verify::{self, Buckets, Differing},
 };
 use crate::{
     base::{
         clock::Millis,
-        hash::{fnv, mix},
+        hash::{Folding, Numbers, fnv, mix},
         mutant::{self, Mutant},
     },
     cluster::Address,
-    model::{Instance, Registry, Service, ServiceKey},
+    model::{Instance, Registry, Service, ServiceKey, instance::LATE_MS},
 };
 
-/// An instance that hasn't beaten for longer than this is late, in milliseconds: two beats.
-pub const LATE_MS: u64 = 10_000;
 /// What a copy takes for the age of the last beat of an instance that isn't late: that, and the longest way of the news.
 pub const IN_TIME_MS: u64 = LATE_MS + 3_000;
 
-/// Which of the services that `owned` says have instances that became late, or came back, since `told` was said.
+/// Which of the services that `owned` says have instances that became late, or came back, since `told` was said; those for
+/// which so many bytes have room. The rest isn't in `told` afterwards, so it is news the next time, too.
 #[must_use]
-pub fn news(registry: &Registry, owned: &dyn Fn(&ServiceKey) -> bool, told: &mut Told, now: Millis) -> Beats {
-    let (mut beats, mut still) =
-        (Beats { anew: told.is_empty(), ..Beats::default() }, Told::with_capacity(told.len()));
+pub fn news(
+    registry: &Registry,
+    owned: &dyn Fn(&ServiceKey) -> bool,
+    told: &mut Told,
+    now: Millis,
+    most_bytes: usize,
+) -> Beats {
+    let mut beats = Beats { anew: told.parts.is_empty(), ..Beats::default() };
+    beats.anew_in = std::mem::take(&mut told.anew);
     if mutant::is(Mutant::LatenessUntold) {
         return beats;
     }
+    let (mut said, mut lates) =
+        (Numbers::with_capacity_and_hasher(told.parts.len(), Folding::default()), Buckets::default());
+    let mut room = Room(most_bytes);
     registry.for_each(|service| {
         if !owned(&service.key) {
             return;
         }
-        let (mut late, mut back) = (Vec::new(), Vec::new());
-        let state = service.state();
+        let (state, hash) = (service.state(), Lists::hash(&service.key));
         for instance in &state.ephemeral {
             let age_ms = now.since(instance.last_beat());
             let is_late = age_ms > LATE_MS;
-            if !is_late && told.is_empty() {
+            if !is_late && told.parts.is_empty() {
                 continue;
             }
-            let id = id(service, instance);
-            if is_late {
-                beats.lates.0 = beats.lates.0.wrapping_add(id);
-                still.insert(id);
-            }
-            if is_late && !told.contains(&id) {
-                late.push(Silent::new(&instance.key(), age_ms));
-            } else if !is_late && told.contains(&id) {
-                back.push(Silent::new(&instance.key(), age_ms));
-            }
-        }
-        for (list, silent) in [(&mut beats.late, late), (&mut beats.back, back)] {
-            if !silent.is_empty() {
-                list.push((Named(service.key.clone()), silent));
+            let id = id(hash, instance);
+            let was_late = told.parts.contains(&id);
+            let is_said = is_late == was_late || {
+                let list = if is_late { &mut beats.late } else { &mut beats.back };
+                room.add(list, &service.key, Silent::new(&instance.key(), age_ms))
+            };
+            beats.more |= !is_said;
+            // What the other knows after it.
+            if if is_said { is_late } else { was_late } {
+                lates.add(verify::bucket_of(hash), id);
+                said.insert(id);
             }
         }
     });
-    *told = still;
+    told.parts = said;
+    beats.lates.0 = lates.root();
+    beats.buckets = told.is_doubted.then(|| write_buckets(&lates));
     beats
 }
 
-/// An instance of a service under its stamp, in 64 bits; what is written anew is told anew.
-fn id(service: &Service, instance: &Instance) -> u64 {
+/// An instance of a service with this hash, in 64 bits, of which the first eight are the service's bucket. Whatever is
+/// written of it: data and news of silence reach a copy in any order.
+fn id(service: u64, instance: &Instance) -> u64 {
     let key = instance.key();
-    let parts = [
-        service.key.namespace.as_bytes(),
-        service.key.name.as_bytes(),
-        key.ip.as_bytes(),
-        key.cluster.as_bytes(),
-    ];
-    let bytes = parts.into_iter().flat_map(|part| part.iter().copied().chain([0xff]));
-    mix(fnv(bytes.chain(key.port.to_be_bytes()).chain(instance.stamp().to_be_bytes())))
+    let bytes = key.ip.bytes().chain([0xff]).chain(key.cluster.bytes()).chain(key.port.to_be_bytes());
+    service & BUCKET | mix(service ^ fnv(bytes)) & !BUCKET
 }
 
-/// Takes what the owner of the services that `of_owner` says tells of their silence; of others it says nothing. Tells whether it knows all now that
-/// was said before; if not, it should be said anew. If so, those that weren't named are [`in_time`], of the services that
-/// the owner has as they are here: of an instance that it lacks it says nothing.
-pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -> bool, now: Millis) -> bool {
-    if beats.anew {
+/// The bits of a hash that say the bucket.
+const BUCKET: u64 = 0xff << 56;
+
+/// How much of what an owner has to say of silence is known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// All: those that weren't named are [`in_time`], of the services that the owner has as they are here; of an instance
+    /// that it lacks it says nothing.
+    All,
+    /// All but what is in these buckets, which ascend; that should be said anew.
+    But(Vec<u8>),
+    /// All that was said; more is to come.
+    SoFar,
+    /// Something was missed, and it can't be told in which buckets.
+    Less,
+}
+
+impl Known {
+    /// What the owner is answered: the buckets in which something was missed, if anything was.
+    #[must_use]
+    pub fn missed(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::All | Self::SoFar => None,
+            Self::But(buckets) => Some(buckets.clone()),
+            Self::Less => Some(Vec::new()),
+        }
+    }
+}
+
+/// Takes what the owner of the services that `of_owner` says tells of their silence; of others it says nothing.
+pub fn hear(
+    registry: &Registry,
+    beats: &Beats,
+    of_owner: &dyn Fn(&ServiceKey) -> bool,
+    now: Millis,
+) -> Known {
+    if beats.anew || !beats.anew_in.is_empty() {
         registry.for_each(|service| {
-            if of_owner(&service.key) {
+            let is_meant = beats.anew || verify::is_in::<Lists>(&beats.anew_in, &service.key);
+            if is_meant && of_owner(&service.key) {
                 forget_late(service);
             }
         });
@@ -109,68 +148,96 @@ pub fn hear(registry: &Registry, beats: &Beats, of_owner: &dyn Fn(&ServiceKey) -
             instance.set_late(false);
         }
     });
-    let mut lates = 0_u64;
-    each_of(registry, of_owner, &mut |service, instance| {
-        if instance.is_late() {
-            lates = lates.wrapping_add(id(service, instance));
+    let lates = lates(registry, of_owner);
+    if lates.root() == beats.lates.0 || mutant::is(Mutant::MissedNewsUnnoticed) {
+        return if beats.more { Known::SoFar } else { Known::All };
+    }
+    match beats.buckets.as_deref().and_then(read_buckets) {
+        Some(said) if !beats.more => Known::But(said.differing(&lates)),
+        _ => Known::Less,
+    }
+}
+
+/// Digests of all that are known for late here.
+fn lates(registry: &Registry, of: &dyn Fn(&ServiceKey) -> bool) -> Buckets {
+    let mut lates = Buckets::default();
+    each_service(registry, of, &mut |service| {
+        let (state, mut hash) = (service.state(), None);
+        for instance in state.ephemeral.iter().filter(|instance| instance.is_late()) {
+            let hash = *hash.get_or_insert_with(|| Lists::hash(&service.key));
+            lates.add(verify::bucket_of(hash), id(hash, instance));
         }
     });
-    lates == beats.lates.0 || mutant::is(Mutant::MissedNewsUnnoticed)
+    lates
 }
 
 /// Notes that the instances of these services which nobody calls late have beaten.
 pub fn in_time(registry: &Registry, of: &dyn Fn(&ServiceKey) -> bool, now: Millis) {
     let beat = now.minus(IN_TIME_MS);
-    each_of(registry, of, &mut |_, instance| {
-        if !instance.is_late() {
-            instance.hear_beat(beat);
-        }
+    each_service(registry, of, &mut |service| {
+        let state = service.state();
+        let in_time = state.ephemeral.iter().filter(|instance| !instance.is_late());
+        in_time.for_each(|instance| _ = instance.hear_beat(beat));
     });
 }
 
-fn each_of(registry: &Registry, of: &dyn Fn(&ServiceKey) -> bool, each: &mut dyn FnMut(&Service, &Instance)) {
+fn each_service(registry: &Registry, of: &dyn Fn(&ServiceKey) -> bool, each: &mut dyn FnMut(&Service)) {
     registry.for_each(|service| {
         if of(&service.key) {
-            service.state().ephemeral.iter().for_each(|instance| each(service, instance));
+            each(service);
         }
     });
 }
 
-/// Owners all of whose last words about silence were understood, while the comparison of their data goes on.
+/// The last words about silence of owners that were understood, while the comparison of their data goes on.
 #[derive(Debug, Default)]
-pub struct Understood(BTreeSet<Address>);
+pub struct Understood(BTreeMap<Address, Words>);
+
+#[derive(Clone, Debug)]
+struct Words {
+    /// What they were about: of what the owner owns since then they say nothing.
+    claim: Claim,
+    /// Of services in these buckets something was missed.
+    missed: Vec<u8>,
+    at: Millis,
+}
 
 impl Understood {
     /// An owner compared the digest of its data: where that `is_equal`, what it said holds for all of them.
     pub fn verified(
         &mut self,
         registry: &Registry,
-        (owner, of_owner): (&Address, &dyn Fn(&ServiceKey) -> bool),
-        (has_heard, is_equal): (bool, bool),
+        claim: &Claim,
+        (known, is_equal): (&Known, bool),
         now: Millis,
     ) {
-        self.0.remove(owner);
-        match (has_heard, is_equal) {
-            (true, true) => in_time(registry, of_owner, now),
-            (true, false) => _ = self.0.insert(owner.clone()),
-            (false, _) => {}
+        self.0.remove(&claim.source);
+        let missed = match known {
+            Known::All => Vec::new(),
+            Known::But(buckets) => buckets.clone(),
+            Known::SoFar | Known::Less => return,
+        };
+        if is_equal {
+            in_time(registry, &|key| claim.holds(key) && !verify::is_in::<Lists>(&missed, key), now);
+        } else {
+            self.0.insert(claim.source.clone(), Words { claim: claim.clone(), missed, at: now });
         }
     }
 
-    /// It compared the keys that may differ: what it said holds for all others. Those that differ are sent, and their
-    /// beats with them.
-    pub fn compared(
-        &mut self,
-        registry: &Registry,
-        (owner, of_owner): (&Address, &dyn Fn(&ServiceKey) -> bool),
-        differing: &Differing<ServiceKey>,
-        now: Millis,
-    ) {
-        if self.0.remove(owner) {
-            let Differing { wanted, unknown_there } = differing;
-            let differs: BTreeSet<&ServiceKey> = wanted.iter().chain(unknown_there).collect();
-            in_time(registry, &|key| of_owner(key) && !differs.contains(key), now);
-        }
+    /// It compared the keys that may differ, or some of them: what it said holds for all others, or for the others among
+    /// these. Those that differ are sent, and their beats with them.
+    pub fn compared(&mut self, registry: &Registry, claim: &Claim, differing: &Differing<ServiceKey>) {
+        let Differing { wanted, unknown_there, within } = differing;
+        let words =
+            if within.is_some() { self.0.get(&claim.source).cloned() } else { self.0.remove(&claim.source) };
+        let Some(Words { missed, at, .. }) = words.filter(|words| words.claim == *claim) else { return };
+        let differs: BTreeSet<&ServiceKey> = wanted.iter().chain(unknown_there).collect();
+        let is_equal = |key: &ServiceKey| {
+            within.as_ref().is_none_or(|buckets| verify::is_in::<Lists>(buckets, key))
+                && !verify::is_in::<Lists>(&missed, key)
+                && !differs.contains(key)
+        };
+        in_time(registry, &|key| claim.holds(key) && is_equal(key), at);
     }
 }
 
@@ -236,12 +303,20 @@ fn each(registry: &Registry, silences: &Silences, mut each: impl FnMut(&Arc<Serv
 mod tests {
     use super::*;
     use crate::{
-        base::clock::Reading,
+        base::{clock::Reading, json},
+        cluster::View,
         model::{Limits, instance::Description, registry::Place},
     };
 
     const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
     const START: Millis = Millis(100_000);
+    const MOST: usize = 1 << 20;
+
+    /// Of the owner of all.
+    fn claim(ring: &[&str]) -> Claim {
+        let ring: Vec<String> = ring.iter().map(ToString::to_string).collect();
+        Claim::new(&View::alone(Address::new("o:1")), "o:1", &ring)
+    }
 
     /// A node with these instances, all beaten at the start.
     fn node(ips: &[&str]) -> Registry {
@@ -271,8 +346,8 @@ mod tests {
         let (owner, copy, mut told) = (node(&["a", "b"]), node(&["a", "b"]), Told::default());
         let all = |_: &ServiceKey| true;
         let mut tell = |now: Millis| {
-            let beats = news(&owner, &all, &mut told, now);
-            let heard = hear(&copy, &beats, &all, now);
+            let beats = news(&owner, &all, &mut told, now, MOST);
+            let heard = hear(&copy, &beats, &all, now) == Known::All;
             if heard {
                 in_time(&copy, &all, now);
             }
@@ -292,13 +367,108 @@ mod tests {
         beat(&owner, "a", START.plus(60_000));
         assert_eq!(tell(START.plus(60_000)), (1, 0, true));
         owner.register(PLACE, &Description::new("b", 80, "DEFAULT"), START.plus(60_000)).unwrap();
-        assert_eq!(tell(START.plus(75_000)), (2, 0, false), "what was registered anew is told anew");
+        assert_eq!(tell(START.plus(75_000)), (1, 0, true), "that b was registered anew is told as data");
+    }
+
+    #[test]
+    fn what_a_copy_missed_is_found_by_buckets_and_told_anew_alone() {
+        let names = ["G@@s", "G@@t"];
+        let place = |name| Place { namespace: "public", name };
+        let bucket = |name| verify::bucket_of(Lists::hash(&place(name).to_key()));
+        assert_ne!(bucket(names[0]), bucket(names[1]));
+        let [owner, copy] = [(), ()].map(|()| {
+            let node = node(&["a"]);
+            for ip in ["a", "b"] {
+                node.register(place(names[1]), &Description::new(ip, 80, "DEFAULT"), START).unwrap();
+            }
+            node
+        });
+        let all = |_: &ServiceKey| true;
+        let (mut told, mut understood) = (Told::default(), Understood::default());
+        let mut tell = |now: Millis| {
+            let beats = news(&owner, &all, &mut told, now, MOST);
+            let known = hear(&copy, &beats, &all, now);
+            told.answered(known.missed());
+            understood.verified(&copy, &claim(&["o:1"]), (&known, true), now);
+            let late = beats.late.iter().map(|(named, silent)| (named.0.name.to_string(), silent.len()));
+            (late.collect::<Vec<_>>(), known)
+        };
+        let late = |name: &str, count| (name.to_owned(), count);
+        let mut at = START.plus(15_000);
+        beat(&owner, "a", at);
+        assert_eq!(tell(at), (vec![late(names[1], 2)], Known::All));
+        // It misses one, and only the next round can find where.
+        copy.get(place(names[1])).unwrap().state().ephemeral.iter().for_each(|one| one.set_late(false));
+        let mut next = || {
+            at = at.plus(5_000);
+            beat(&owner, "a", at);
+            tell(at)
+        };
+        assert_eq!(next(), (vec![], Known::Less));
+        assert_eq!(next(), (vec![], Known::But(vec![bucket(names[1])])));
+        assert_eq!(ages(&copy, START.plus(25_000)), [13_000], "of a service in another bucket");
+        assert_eq!(next(), (vec![late(names[1], 2)], Known::All));
+        assert_eq!(next(), (vec![], Known::All));
+        let state = copy.get(place(names[1])).unwrap().state();
+        assert!(state.ephemeral.iter().all(|one| one.is_late()));
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_told_the_next_time_and_nothing_follows_until_then() {
+        let ips = ["a", "b", "c", "d"];
+        let (owner, copy, mut told) = (node(&ips), node(&ips), Told::default());
+        let (all, source) = (|_: &ServiceKey| true, claim(&["o:1"]));
+        let mut understood = Understood::default();
+        // Room for two.
+        let most = json::length(&vec![(
+            Named(ServiceKey::new("public", "G@@s")),
+            ["a", "b"].map(|ip| Silent(ip.into(), 80, "DEFAULT".into(), 15_000)),
+        )]);
+        let mut tell = |now: Millis| {
+            let beats = news(&owner, &all, &mut told, now, most);
+            assert!(json::length(&beats.late).max(json::length(&beats.back)) <= most);
+            let known = hear(&copy, &beats, &all, now);
+            understood.verified(&copy, &source, (&known, true), now);
+            let late: String = named(&beats.late).iter().map(|(ip, _)| *ip).collect();
+            let back: String = named(&beats.back).iter().map(|(ip, _)| *ip).collect();
+            (late, back, known)
+        };
+        let said = |late: &str, back: &str, known| (late.to_owned(), back.to_owned(), known);
+        beat(&owner, "d", START.plus(15_000));
+        assert_eq!(tell(START.plus(15_000)), said("ab", "", Known::SoFar));
+        assert_eq!(ages(&copy, START.plus(15_000))[3], 15_000, "it may be one of those that come");
+        assert_eq!(tell(START.plus(20_000)), said("c", "", Known::All));
+        assert_eq!(ages(&copy, START.plus(20_000)), [20_000, 20_000, 20_000, 13_000]);
+        for ip in ips {
+            beat(&owner, ip, START.plus(25_000));
+        }
+        assert_eq!(tell(START.plus(25_000)), said("", "ab", Known::SoFar));
+        assert_eq!(ages(&copy, START.plus(25_000)), [25_000, 25_000, 25_000, 18_000]);
+        assert_eq!(tell(START.plus(30_000)), said("", "c", Known::All));
+        assert_eq!(ages(&copy, START.plus(30_000)), [13_000; 4]);
+    }
+
+    #[test]
+    fn a_part_of_the_keys_that_differ_says_nothing_of_others() {
+        let (copy, owner) = (node(&["a"]), claim(&["o:1"]));
+        let now = START.plus(29_000);
+        let bucket = (0..=u8::MAX)
+            .find(|bucket| verify::is_in::<Lists>(&[*bucket], &ServiceKey::new("public", "G@@s")));
+        let bucket = bucket.unwrap();
+        let mut understood = Understood::default();
+        understood.verified(&copy, &owner, (&Known::All, false), now);
+        for (buckets, expected) in [(vec![bucket ^ 1], 29_000), (vec![bucket], 13_000)] {
+            let differing =
+                Differing { wanted: Vec::new(), unknown_there: Vec::new(), within: Some(buckets) };
+            understood.compared(&copy, &owner, &differing);
+            assert_eq!(ages(&copy, now), [expected]);
+        }
     }
 
     #[test]
     fn of_services_of_others_nobody_tells_silence() {
         let (owner, copy, mut told) = (node(&["a"]), node(&["a"]), Told::default());
-        let late = news(&owner, &|_| true, &mut told, START.plus(15_000));
+        let late = news(&owner, &|_| true, &mut told, START.plus(15_000), MOST);
         assert_eq!(named(&late.late), [("a", 15_000)]);
         let is_late = || copy.get(PLACE).unwrap().state().ephemeral.iter().any(|instance| instance.is_late());
         hear(&copy, &late, &|_| false, START.plus(15_000));
@@ -306,7 +476,7 @@ mod tests {
         hear(&copy, &late, &|_| true, START.plus(15_000));
         assert!(is_late());
         beat(&owner, "a", START.plus(18_000));
-        let back = news(&owner, &|_| true, &mut told, START.plus(20_000));
+        let back = news(&owner, &|_| true, &mut told, START.plus(20_000), MOST);
         hear(&copy, &back, &|_| false, START.plus(20_000));
         assert!(is_late());
         hear(&copy, &back, &|_| true, START.plus(20_000));
@@ -319,9 +489,9 @@ mod tests {
         let all = |_: &ServiceKey| true;
         let mut understood = Understood::default();
         let mut tell = |now: Millis, told: &mut Told| {
-            let heard = hear(&copy, &news(&owner, &all, told, now), &all, now);
-            understood.verified(&copy, (&Address::new("o:1"), &all), (heard, true), now);
-            heard
+            let known = hear(&copy, &news(&owner, &all, told, now, MOST), &all, now);
+            understood.verified(&copy, &claim(&["o:1"]), (&known, true), now);
+            known == Known::All
         };
         beat(&owner, "a", START.plus(12_000));
         assert!(tell(START.plus(15_000), &mut told));
@@ -337,29 +507,38 @@ mod tests {
 
     #[test]
     fn of_what_the_owner_lacks_or_has_otherwise_its_silence_says_nothing() {
-        let (copy, owner, all) = (node(&["a"]), Address::new("o:1"), |_: &ServiceKey| true);
+        let (copy, owner) = (node(&["a"]), claim(&["o:1"]));
         let (now, own) = (START.plus(29_000), ServiceKey::new("public", "G@@s"));
         let age = || ages(&copy, now)[0];
         let differing = |wanted: &[ServiceKey], unknown_there: &[ServiceKey]| Differing {
             wanted: wanted.to_vec(),
             unknown_there: unknown_there.to_vec(),
+            within: None,
         };
         let mut understood = Understood::default();
         let (theirs, mine) = ([own.clone()], [ServiceKey::new("public", "G@@t")]);
-        for (heard, wanted, unknown, expected) in [
-            (true, &theirs[..], &mine[..], 29_000),
-            (true, &mine, &theirs, 29_000),
-            (false, &mine, &[], 29_000),
-            (true, &mine, &[], 13_000),
+        for (known, wanted, unknown, expected) in [
+            (Known::All, &theirs[..], &mine[..], 29_000),
+            (Known::All, &mine, &theirs, 29_000),
+            (Known::Less, &mine, &[], 29_000),
+            (Known::SoFar, &mine, &[], 29_000),
+            (Known::All, &mine, &[], 13_000),
         ] {
-            understood.verified(&copy, (&owner, &all), (heard, false), now);
+            understood.verified(&copy, &owner, (&known, false), now);
             assert_eq!(age(), 29_000, "not before the keys are compared");
-            understood.compared(&copy, (&owner, &all), &differing(wanted, unknown), now);
-            assert_eq!(age(), expected, "{heard} {wanted:?} {unknown:?}");
+            understood.compared(&copy, &owner, &differing(wanted, unknown));
+            assert_eq!(age(), expected, "{known:?} {wanted:?} {unknown:?}");
         }
         let later = now.plus(20_000);
-        understood.compared(&copy, (&owner, &all), &differing(&[], &[]), later);
+        understood.compared(&copy, &owner, &differing(&[], &[]));
         assert_eq!(ages(&copy, later), [33_000], "nothing was said since");
+        // What it owned when it said it may not be what it owns when keys are compared.
+        understood.verified(&copy, &owner, (&Known::All, false), later);
+        understood.compared(&copy, &claim(&["n:1", "o:1"]), &differing(&[], &[]));
+        assert_eq!(ages(&copy, later), [33_000], "others were its own");
+        understood.verified(&copy, &owner, (&Known::All, false), later);
+        understood.compared(&copy, &owner, &differing(&[], &[]));
+        assert_eq!(ages(&copy, later.plus(2_000)), [15_000], "counted from when it was said");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Beats go to the owner alone, so a new one can't judge by the beats that it knows: living instances have three beats'
 //! time to show themselves. Those of an owner that tells nobody of beats (1.x) count as just beaten, once.
 
+use std::{collections::VecDeque, sync::Arc};
+
 use super::{
     mapper::{Owner, owner},
     silence,
@@ -18,6 +20,46 @@ use crate::{
 
 /// How long a new owner judges nobody, in milliseconds: three beats.
 pub const GRACE_MS: u64 = 15_000;
+
+/// Views that are remembered; beyond it the oldest counts as another owner.
+const MOST_FORMER: usize = 64;
+
+/// For how long the node has owned what it owns: the views of the last [`GRACE_MS`].
+#[derive(Debug)]
+pub struct Tenure {
+    /// What was before isn't known.
+    since: Millis,
+    /// When each ended, oldest first.
+    former: VecDeque<(Millis, Arc<View>)>,
+}
+
+impl Tenure {
+    /// Of a node that owns nothing yet.
+    #[must_use]
+    pub fn new(now: Millis) -> Self {
+        Self { since: now, former: VecDeque::new() }
+    }
+
+    /// This view doesn't count any more.
+    pub fn ended(&mut self, view: Arc<View>, now: Millis) {
+        self.former.retain(|(ended, _)| now.since(*ended) <= GRACE_MS);
+        self.former.push_back((now, view));
+        if self.former.len() > MOST_FORMER
+            && let Some((ended, _)) = self.former.pop_front()
+        {
+            self.since = ended;
+        }
+    }
+
+    /// Whether the node has owned a service for so long that all its living instances have beaten here. A change of
+    /// other services' owners doesn't matter: rings can change more often than that for a long time.
+    #[must_use]
+    pub fn is_long(&self, view: &View, name: &str, now: Millis) -> bool {
+        let is_recent = |ended: Millis| now.since(ended) <= GRACE_MS;
+        let recent = self.former.iter().filter(|(ended, _)| is_recent(*ended)).map(|(_, view)| &**view);
+        !is_recent(self.since) && recent.chain([view]).all(|view| owner(view, name) == Owner::Here)
+    }
+}
 
 /// Looks at all services after the view changed. Tells how many this node has taken over.
 pub fn take_over(registry: &Registry, before: &View, after: &View, now: Millis) -> u64 {
@@ -70,16 +112,14 @@ pub fn handed_over(registry: &Registry, before: &View, after: &View) -> Vec<Serv
 
 /// Counts silence from now on, but for instances of which nothing has been heard since that was done before.
 fn renew_once(service: &Service, now: Millis) {
-    for instance in service.state().ephemeral.iter().filter(|instance| !instance.is_late()) {
+    for instance in service.state().ephemeral.iter().filter(|instance| !instance.is_renewed()) {
         instance.hear_beat(now);
-        instance.set_late(true);
+        instance.set_renewed();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{
         base::clock::Reading,
@@ -137,6 +177,33 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_judges_when_it_has_owned_the_service_for_fifteen_seconds_whatever_else_moves() {
+        let up = |n| (n, MemberState::Up, Some(1));
+        let (two, three) = (Arc::new(view(&[up(2)])), Arc::new(view(&[up(2), up(3)])));
+        let owns = |view: &View, name: &str| owner(view, name) == Owner::Here;
+        let names: Vec<_> = (0..50).map(|number| format!("G@@{number}")).collect();
+        let find = |of: [bool; 2]| {
+            names.iter().find(|name| [owns(&two, name), owns(&three, name)] == of).unwrap().as_str()
+        };
+        let (stays, comes) = (find([true, true]), find([false, true]));
+        let mut tenure = Tenure::new(START);
+        let long = |tenure: &Tenure, ms: u64| {
+            [stays, comes].map(|name| tenure.is_long(&three, name, START.plus(ms)))
+        };
+        assert_eq!(long(&tenure, 15_000), [false, false]);
+        assert_eq!(long(&tenure, 15_001), [true, true]);
+        tenure.ended(Arc::clone(&two), START.plus(20_000));
+        assert_eq!(long(&tenure, 35_000), [true, false]);
+        assert_eq!(long(&tenure, 35_001), [true, true]);
+        for ms in 40_000..=40_000 + MOST_FORMER as u64 {
+            tenure.ended(Arc::clone(&three), START.plus(ms));
+        }
+        assert_eq!(tenure.former.len(), MOST_FORMER);
+        assert_eq!(long(&tenure, 55_000), [false, false], "what was before is forgotten");
+        assert_eq!(long(&tenure, 55_001), [true, true]);
+    }
+
+    #[test]
     fn what_comes_from_an_owner_of_1_x_counts_as_just_beaten_once() {
         let (registry, up, down) = (registry(), MemberState::Up, MemberState::Down);
         let (both, alone) = (view(&[(2, up, None)]), view(&[(2, down, None)]));
@@ -148,6 +215,15 @@ mod tests {
         let again = now.plus(20_000);
         take_over(&registry, &both, &alone, again);
         assert_eq!(graced(&registry, again), (taken, 0));
+        registry.for_each(|service| {
+            let state = service.state();
+            assert!(state.ephemeral.iter().all(|instance| !instance.is_late()), "nobody has said that");
+            service.beat(&Description::new("a", 80, "DEFAULT").key, again);
+        });
+        take_over(&registry, &alone, &both, again);
+        let later = again.plus(20_000);
+        take_over(&registry, &both, &alone, later);
+        assert_eq!(graced(&registry, later), (taken, taken), "they have beaten since");
     }
 
     #[test]

@@ -16,6 +16,12 @@ pub const BUCKETS: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buckets(pub Box<[u64; BUCKETS]>);
 
+impl Default for Buckets {
+    fn default() -> Self {
+        Self(Box::new([0; BUCKETS]))
+    }
+}
+
 /// Keys and digests of some buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<K> {
@@ -23,6 +29,8 @@ pub struct Page<K> {
     pub buckets: Vec<u8>,
     /// All keys that the sender owns in them, with their digests.
     pub keys: Vec<(K, u64)>,
+    /// Other buckets that differ are on other pages.
+    pub is_part: bool,
 }
 
 /// What a receiver does about a page.
@@ -32,21 +40,28 @@ pub struct Differing<K> {
     pub wanted: Vec<K>,
     /// Keys of the sender that it has and the sender doesn't: it pushes them to the sender.
     pub unknown_there: Vec<K>,
+    /// The buckets that were compared, where others may differ as well; nothing where all others are equal.
+    pub within: Option<Vec<u8>>,
 }
 
 impl Buckets {
     /// Those of the keys that `belongs` lets through.
     #[must_use]
     pub fn of<D: Data>(data: &D, belongs: &dyn Fn(&D::Key) -> bool) -> Self {
-        let mut buckets = Box::new([0_u64; BUCKETS]);
+        let mut buckets = Self::default();
         data.each(&mut |key, digest| {
             if digest != 0 && belongs(key) {
                 let hash = D::hash(key);
-                let bucket = &mut buckets[bucket_of(hash)];
-                *bucket = bucket.wrapping_add(mix(hash ^ digest.rotate_left(17)));
+                buckets.add(bucket_of(hash), mix(hash ^ digest.rotate_left(17)));
             }
         });
-        Self(buckets)
+        buckets
+    }
+
+    /// Adds something to a bucket, in any order.
+    pub fn add(&mut self, bucket: u8, what: u64) {
+        let bucket = &mut self.0[usize::from(bucket)];
+        *bucket = bucket.wrapping_add(what);
     }
 
     /// The digest of all of them.
@@ -65,16 +80,41 @@ impl Buckets {
 }
 
 impl<K: Clone + Ord> Page<K> {
-    /// The keys of these buckets that `belongs` lets through.
+    /// The keys of these buckets that `belongs` lets through, on pages of so many bytes; a bucket is never parted, and may be
+    /// longer.
     #[must_use]
-    pub fn of<D: Data<Key = K>>(data: &D, buckets: Vec<u8>, belongs: &dyn Fn(&K) -> bool) -> Self {
-        let mut keys = Vec::new();
+    pub fn all_of<D: Data<Key = K>>(
+        data: &D,
+        buckets: &[u8],
+        belongs: &dyn Fn(&K) -> bool,
+        most_bytes: usize,
+    ) -> Vec<Self> {
+        let mut keys: BTreeMap<u8, (Vec<(K, u64)>, usize)> =
+            buckets.iter().map(|number| (*number, (Vec::new(), 0))).collect();
         data.each(&mut |key, digest| {
-            if digest != 0 && is_in::<D>(&buckets, key) && belongs(key) {
+            let bucket = keys.get_mut(&bucket_of(D::hash(key)));
+            if let Some((keys, bytes)) = bucket.filter(|_| digest != 0 && belongs(key)) {
                 keys.push((key.clone(), digest));
+                *bytes += D::bytes(key);
             }
         });
-        Self { buckets, keys }
+        let (mut pages, mut room) = (Vec::<Self>::new(), 0);
+        for (number, (keys, bytes)) in keys {
+            match pages.last_mut().filter(|_| bytes <= room) {
+                Some(page) => {
+                    page.buckets.push(number);
+                    page.keys.extend(keys);
+                    room -= bytes;
+                }
+                None => {
+                    pages.push(Self { buckets: vec![number], keys, is_part: false });
+                    room = most_bytes.saturating_sub(bytes);
+                }
+            }
+        }
+        let is_part = pages.len() > 1;
+        pages.iter_mut().for_each(|page| page.is_part = is_part);
+        pages
     }
 
     /// What the receiver does, whose `data` are compared; `of_sender` says which keys it takes for the sender's.
@@ -89,16 +129,18 @@ impl<K: Clone + Ord> Page<K> {
                 unknown_there.push(key.clone());
             }
         });
-        Differing { wanted, unknown_there }
+        Differing { wanted, unknown_there, within: self.is_part.then(|| self.buckets.clone()) }
     }
 }
 
-fn is_in<D: Data>(buckets: &[u8], key: &D::Key) -> bool {
-    u8::try_from(bucket_of(D::hash(key))).is_ok_and(|number| buckets.binary_search(&number).is_ok())
+/// Whether a key falls into one of these buckets, which ascend.
+pub(super) fn is_in<D: Data>(buckets: &[u8], key: &D::Key) -> bool {
+    buckets.binary_search(&bucket_of(D::hash(key))).is_ok()
 }
 
-fn bucket_of(hash: u64) -> usize {
-    usize::from(hash.to_be_bytes()[0])
+/// The bucket of a key with this hash.
+pub(super) fn bucket_of(hash: u64) -> u8 {
+    hash.to_be_bytes()[0]
 }
 
 #[cfg(test)]
@@ -173,10 +215,33 @@ mod tests {
         let (ours, theirs) = (Buckets::of(&owner, &is_even), Buckets::of(&copy, &is_even));
         let differing = ours.differing(&theirs);
         assert!((1..=3).contains(&differing.len()), "{differing:?}");
-        let page = Page::of(&owner, differing, &is_even);
+        let pages = Page::all_of(&owner, &differing, &is_even, usize::MAX);
+        let [page] = &pages[..] else { panic!("{pages:?}") };
         assert!(page.keys.len() < 30 && page.keys.iter().all(|(key, _)| is_even(key)));
-        let Differing { wanted, unknown_there } = page.compare(&copy, &is_even);
-        assert_eq!((wanted, unknown_there), (vec![10, 20], vec![3_000]));
+        let Differing { wanted, unknown_there, within } = page.compare(&copy, &is_even);
+        assert_eq!((wanted, unknown_there, within), (vec![10, 20], vec![3_000], None));
+    }
+
+    #[test]
+    fn what_does_not_fit_on_a_page_is_on_others_and_each_says_how_far_it_goes() {
+        let (owner, copy, all) = (numbers(10_000), Numbers::default(), |_: &u32| true);
+        let differing = Buckets::of(&owner, &all).differing(&Buckets::of(&copy, &all));
+        // 32 bytes a key, some 39 keys a bucket.
+        let pages = Page::all_of(&owner, &differing, &all, 32 * 1_000);
+        assert!((10..=12).contains(&pages.len()), "{}", pages.len());
+        let (mut keys, mut buckets) = (Vec::new(), Vec::new());
+        for page in &pages {
+            assert!(page.is_part && page.keys.len() <= 1_000);
+            assert!(page.keys.iter().all(|(key, _)| is_in::<Numbers>(&page.buckets, key)));
+            let found = page.compare(&copy, &all);
+            assert_eq!(found.within.as_ref(), Some(&page.buckets));
+            buckets.extend(&page.buckets);
+            keys.extend(found.wanted);
+        }
+        keys.sort_unstable();
+        assert_eq!((keys, buckets), ((0..10_000).collect(), differing.clone()));
+        let least = Page::all_of(&owner, &differing, &all, 1);
+        assert!(least.len() == 256 && least.iter().all(|page| page.buckets.len() == 1));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{
     Definition, Instance, InstanceKey, Instances, State,
     gone::{Cause, Gone, Tombstones},
-    instance::{HIGHEST_STAMP, Mark, SAME_BEAT_MS},
+    instance::{HIGHEST_STAMP, Mark},
 };
 use crate::base::{
     clock::Millis,
@@ -139,7 +139,7 @@ impl Draft {
         self.note_stamp(instance.stamp());
         let instance = Arc::new(instance);
         self.ephemeral.insert(Arc::clone(&instance));
-        stays_late(known, &instance);
+        instance.inherit_silence(known);
         self.replaced.push((Arc::clone(known), instance));
     }
 
@@ -147,7 +147,7 @@ impl Draft {
         let instance = Arc::new(instance);
         let instances = if instance.ephemeral { &mut self.ephemeral } else { &mut self.persistent };
         if let Some(before) = instances.insert(Arc::clone(&instance)) {
-            stays_late(&before, &instance);
+            instance.inherit_silence(&before);
             self.replaced.push((before, instance));
         }
         self.touched.instances = true;
@@ -226,12 +226,5 @@ impl Draft {
     pub fn define(&mut self) -> &mut Definition {
         self.touched.definition = true;
         Arc::make_mut(&mut self.definition)
-    }
-}
-
-/// What is written anew without a later beat is as late as it was: its owner doesn't say so again at once.
-fn stays_late(before: &Instance, instance: &Instance) {
-    if before.is_late() && instance.last_beat() < before.last_beat().plus(SAME_BEAT_MS) {
-        instance.set_late(true);
     }
 }

@@ -7,7 +7,7 @@
 use std::{
     cmp::Ordering,
     num::NonZero,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic},
+    sync::atomic::{AtomicU8, AtomicU64, Ordering as Atomic},
 };
 
 pub use super::key::{Address, InstanceKey};
@@ -18,6 +18,8 @@ use crate::base::{clock::Millis, java};
 pub const UNHEALTHY_AFTER_MS: u64 = 15_000;
 /// Time without a beat after which an instance is removed, unless its metadata says otherwise; milliseconds.
 pub const DELETE_AFTER_MS: u64 = 30_000;
+/// An instance that hasn't beaten for longer than this is late, in milliseconds: two beats.
+pub const LATE_MS: u64 = 10_000;
 /// What clients are told to leave between two beats, unless the metadata says otherwise; milliseconds.
 pub const BEAT_INTERVAL_MS: u64 = 5_000;
 
@@ -84,9 +86,14 @@ pub struct Instance {
     /// Health and stamp in one, so that nobody reads the one without the other: see [`Mark`].
     mark: AtomicU64,
     last_beat: AtomicU64,
-    /// Its owner has said that it is late.
-    late: AtomicBool,
+    /// What is known of its silence: [`LATE`], [`RENEWED`].
+    silence: AtomicU8,
 }
+
+/// Its owner has said that it is late.
+const LATE: u8 = 1;
+/// Its silence counts from a change of its owner on.
+const RENEWED: u8 = 2;
 
 /// An instance's health and the stamp of the write that it comes from.
 ///
@@ -184,7 +191,7 @@ impl Instance {
             written: 0,
             mark: AtomicU64::new(Mark { stamp: 0, healthy }.packed()),
             last_beat: AtomicU64::new(now.0),
-            late: AtomicBool::new(false),
+            silence: AtomicU8::new(0),
         }
     }
 
@@ -279,6 +286,7 @@ impl Instance {
         let later = at.since(self.last_beat()) >= SAME_BEAT_MS;
         if later {
             self.last_beat.fetch_max(at.0, Atomic::SeqCst);
+            self.silence.fetch_and(!RENEWED, Atomic::Relaxed);
         }
         later
     }
@@ -286,12 +294,36 @@ impl Instance {
     /// Whether the node that owns its service has said that it is late with its beats.
     #[must_use]
     pub fn is_late(&self) -> bool {
-        self.late.load(Atomic::Relaxed)
+        self.silence.load(Atomic::Relaxed) & LATE != 0
     }
 
     /// Notes what the owner of its service says; forgotten when it is written anew.
     pub fn set_late(&self, late: bool) {
-        self.late.store(late, Atomic::Relaxed);
+        if late {
+            self.silence.fetch_or(LATE, Atomic::Relaxed);
+        } else {
+            self.silence.fetch_and(!LATE, Atomic::Relaxed);
+        }
+    }
+
+    /// Whether it has been taken for just beaten when its service came from an owner that tells nobody of beats, and
+    /// nothing has been heard of it since.
+    #[must_use]
+    pub fn is_renewed(&self) -> bool {
+        self.silence.load(Atomic::Relaxed) & RENEWED != 0
+    }
+
+    /// Notes that it has just been taken for beaten.
+    pub fn set_renewed(&self) {
+        self.silence.fetch_or(RENEWED, Atomic::Relaxed);
+    }
+
+    /// Takes over what is known of the silence of the one in whose place it is put, unless it has beaten later: nobody says
+    /// so again at once.
+    pub(super) fn inherit_silence(&self, before: &Self) {
+        if self.last_beat() < before.last_beat().plus(SAME_BEAT_MS) {
+            self.silence.fetch_or(before.silence.load(Atomic::Relaxed), Atomic::Relaxed);
+        }
     }
 
     /// Whether it has been silent for longer than its delete time-out; a marked one never is.
@@ -304,6 +336,9 @@ impl Instance {
     /// can't both miss the other: both cells are sequentially consistent.
     pub fn beat(&self, now: Millis) {
         self.last_beat.store(now.0, Atomic::SeqCst);
+        if self.is_renewed() {
+            self.silence.fetch_and(!RENEWED, Atomic::Relaxed);
+        }
     }
 
     /// What its client is told to leave between two beats, in milliseconds, where the metadata says so.
@@ -362,7 +397,7 @@ impl Instance {
             written: self.written,
             mark: AtomicU64::new(self.mark().packed()),
             last_beat: AtomicU64::new(self.last_beat().0),
-            late: AtomicBool::new(false),
+            silence: AtomicU8::new(0),
         }
     }
 

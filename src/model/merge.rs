@@ -13,7 +13,7 @@ use super::{
     Entry, Instance, InstanceKey, Place, Registry,
     entry::{Shown, newer, record},
     gone::{Cause, Gone},
-    instance::{InstanceId, Mark},
+    instance::{InstanceId, LATE_MS, Mark},
     key::compare,
     name::NameError,
     service::Draft,
@@ -210,7 +210,8 @@ impl Merging<'_> {
         let key = told.key();
         if let Some(known) = self.draft.ephemeral().get(&key).cloned() {
             let mark = known.mark();
-            if known.hear_beat(told.last_beat()) {
+            // Of one that beat later than was known here, and is late all the same, its owner won't say so again.
+            if known.hear_beat(told.last_beat()) && self.now.since(told.last_beat()) <= LATE_MS {
                 known.set_late(false);
             }
             match newer(&Shown::Alive(&told, told.mark()), &Shown::Alive(&known, mark)) {

@@ -281,6 +281,19 @@ fn what_is_late_stays_late_when_its_health_is_told_and_not_when_it_beats() {
     }
 }
 
+#[test]
+fn a_later_beat_ends_lateness_only_if_it_isn_t_late_itself() {
+    for (told_ms, late) in [(10_001, true), (10_000, false)] {
+        let node = Node::new(1_000);
+        node.merge(vec![silent("a", 5, 20_000)], true);
+        node.service().state().ephemeral.iter().for_each(|instance| instance.set_late(true));
+        node.merge(vec![silent("a", 5, told_ms)], false);
+        let state = node.service().state();
+        assert!(state.ephemeral.iter().all(|known| known.last_beat() == NOW.minus(told_ms)));
+        assert!(state.ephemeral.iter().all(|known| known.is_late() == late), "{told_ms}");
+    }
+}
+
 /// Two nodes with the same instance; the second one's clock is ahead, and it finds the instance ill.
 fn healthy_and_ill() -> (Node, Node) {
     let (one, other) = (Node::new(1_000_000), Node::new(2_000_000));

@@ -7,7 +7,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::time::sleep;
 
 use crate::support::{
     cluster::{Cluster, Place},
@@ -46,13 +45,18 @@ async fn after_the_kill_of_an_owner_no_client_of_another_node_sees_an_error() {
     let mut cluster = Cluster::started(3, &[]).await;
     let truth = Arc::new(Mutex::new(Truth::new(12, 3)));
     let at = THREE.map(|place| cluster.at(place)).to_vec();
-    let fleet = Fleet::new(cluster.http.clone(), at, truth);
+    let fleet = Fleet::new(cluster.http.clone(), at, Arc::clone(&truth));
     fleet.spread_over(&[0, 1]);
     fleet.join(12, 50).await;
     let before = fleet.calls().done.load(std::sync::atomic::Ordering::Relaxed);
     cluster.kill(2);
     cluster.agreed(&[0, 1], NOTICED).await;
-    sleep(Duration::from_secs(5)).await; // each client has beaten once more
+    let agreed = Instant::now();
+    let all_beat = async || {
+        let now = Instant::now();
+        truth.lock().longest_silence(now) < now - agreed
+    };
+    cluster.until("beaten by every client once more", NOTICED, all_beat).await;
     fleet.stop().await;
     let (failed, calls) =
         (fleet.calls().failed.lock(), fleet.calls().done.load(std::sync::atomic::Ordering::Relaxed));
@@ -93,6 +97,9 @@ async fn a_node_that_starts_again_has_all_data_before_it_serves() {
 async fn peer_entries_refuse_strangers() {
     let cluster = Cluster::started(3, &[]).await;
     let (stranger, member): (IpAddr, IpAddr) = ("127.0.60.250".parse().unwrap(), cluster.at(1).ip());
+    let named = |rest: &str| format!(r#"{{"source":"{}",{rest}}}"#, cluster.at(1));
+    let (verify, keys) = (named(r#""root":"0""#), named(r#""buckets":[],"keys":[]"#));
+    let asks = named(r#""silent":[]"#);
     let report = format!(r#"{{"ip":"{0}","port":{1},"address":"{0}:{1}"}}"#, member, cluster.at(1).port());
     let entries = [
         ("PUT", "/nacos/v1/ns/distro/datum", r#"{"a":{}}"#),
@@ -102,8 +109,9 @@ async fn peer_entries_refuse_strangers() {
         ("POST", "/nacos/v1/ns/service/status", "{}"),
         ("POST", "/nacos/v1/core/cluster/report", &report),
         ("POST", "/nacos/v1/core/cluster/server/leave", "[]"),
-        ("PUT", "/nacre/peer/verify", "{}"),
-        ("PUT", "/nacre/peer/keys", "{}"),
+        ("PUT", "/nacre/peer/verify", &verify),
+        ("PUT", "/nacre/peer/keys", &keys),
+        ("PUT", "/nacre/peer/ask", &asks),
     ];
     for (method, target, body) in entries {
         for (from, is_refused) in [(stranger, true), (member, false)] {
@@ -163,6 +171,38 @@ async fn a_broken_list_keeps_the_old_one_and_a_removed_node_takes_no_writes() {
     for (number, service) in services.iter().enumerate() {
         cluster.ok(number % 2, "POST", &instance(service, "10.0.0.3")).await;
     }
+}
+
+#[tokio::test]
+async fn what_a_node_wrote_before_it_knew_that_it_is_removed_is_kept() {
+    let cluster = Cluster::started(3, &[]).await;
+    let (services, mut written) = (services("parting"), 0);
+    cluster.list_everywhere(&[0, 1]);
+    // The nodes notice it one after the other, this one often last.
+    loop {
+        let service = &services[written % services.len()];
+        let round = written / services.len();
+        let path = instance(service, &format!("10.0.{}.{}", round / 250, round % 250));
+        let answer = cluster.ask(2, "POST", &path).await;
+        match answer.unwrap() {
+            answer if answer.status == 200 => written += 1,
+            answer if answer.text().contains("no longer a member") => break,
+            _ => {} // the rings differ for a moment
+        }
+    }
+    let all = async || {
+        for (number, service) in services.iter().enumerate() {
+            let count = (written + services.len() - 1 - number) / services.len();
+            if listed(&cluster, 0, service).await != Some(count)
+                || listed(&cluster, 1, service).await != Some(count)
+            {
+                return false;
+            }
+        }
+        true
+    };
+    assert!(written > services.len());
+    cluster.until("kept by those that stay", SOON, all).await;
 }
 
 #[tokio::test]

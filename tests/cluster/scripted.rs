@@ -36,6 +36,8 @@ const MANY_CHANGES: f64 = 40.0;
 const MOST_DETAILS: usize = 12;
 /// What no list may ever be.
 const ZERO: [Wrong; 3] = [Wrong::Empty, Wrong::Shrunken, Wrong::Risen];
+/// Calls of a node that fail for want of an answer of a hanging one.
+const MOST_SLOW: usize = 3;
 const THREE: [Place; 3] = [0, 1, 2];
 const FIVE: [Place; 5] = [0, 1, 2, 3, 4];
 
@@ -272,6 +274,12 @@ impl Run {
             let failures = self.of_step(step, &failed);
             assert_eq!(failures.iter().filter(|failure| !failure.at_the_faulty).count(), 0);
             assert!(most_of_one_client(&failures) <= 1);
+        }
+        // Of the writes for one that hangs three of each node wait for it in vain; the client then asks another node.
+        for step in self.steps.iter().filter(|step| step.name == "SIGSTOP 27 s") {
+            let failures = self.of_step(step, &failed);
+            let at = |node: Place| failures.iter().filter(|failure| failure.node == node).count();
+            assert!([0, 2].into_iter().all(|sound| at(sound) <= MOST_SLOW));
         }
     }
 

@@ -260,10 +260,10 @@ impl Judge {
         let fact = &scene.truth.facts[instance];
         let started = self.watched[node].started;
         let spec = &scene.fleet.specs[instance];
-        // What came to the node itself before its start it has forgotten.
-        let hears = |ack: &Ack| match ack.via == node {
-            true => ack.at > started,
-            false => scene.reach.links_clear(node, ack.via) < started,
+        // What a node took before its start, or was off the list, it has forgotten, and the others needn't know of it.
+        let hears = |ack: &Ack| {
+            let is_heard = ack.via == node || scene.reach.links_clear(node, ack.via) < started;
+            is_heard && [ack.via, ack.by].iter().all(|taker| ack.at > self.watched[*taker].started)
         };
         let beats = fact.born < started && fact.has_beaten(spec, spec.delete_ms * 1_000, scene.now, hears);
         if !beats || self.watched[node].showings[instance].since != NEVER {
@@ -329,7 +329,8 @@ impl Judge {
         };
         if is_over && !self.is_undecidable(scene, is.instance) {
             let (instance, will) = (is.instance, fact.will);
-            if went > fact.last_birth {
+            // Of one that is dead without a word the others may tell a while longer than this node; how long, `overdue` says.
+            if went > fact.last_birth && matches!(fact.will, Will::Left(..)) {
                 let text = format!("{node} shows {instance} again, gone since {went}, {will:?}");
                 self.accuse(scene.now, "risen", Some(service), text);
             } else if gone > fact.last_birth
@@ -339,9 +340,16 @@ impl Judge {
                 let text = format!("{node} shows {instance}, which nobody showed since {gone}, {will:?}");
                 self.accuse(scene.now, "risen", Some(service), text);
             }
-        } else if is.version < before && fact.will == Will::Wanted {
+        } else if is.version < before && fact.will == Will::Wanted && self.is_shown_from(is.instance, before)
+        {
             self.accuse_older(scene, node, service, before, is);
         }
+    }
+
+    /// Whether a node shows this version or a later one: what all have forgotten since nobody can bring back.
+    fn is_shown_from(&self, instance: usize, version: u32) -> bool {
+        let mut showings = self.watched.iter().map(|watched| watched.showings[instance]);
+        showings.any(|showing| showing.since != NEVER && showing.version >= version)
     }
 
     fn goes(&mut self, scene: Scene<'_>, node: NodeId, service: usize, instance: usize) {
@@ -517,8 +525,10 @@ impl Judge {
                 continue;
             }
             let limit = if calm <= left { 2 * SECOND } else { 10 * SECOND };
-            // Who applied it may have forgotten it since.
-            if self.watched[by].started > left || self.is_undecidable(scene, instance) {
+            // Who applied it may have forgotten it since, even before the client had the answer.
+            if self.watched[by].started > left.min(scene.truth.facts[instance].last_word)
+                || self.is_undecidable(scene, instance)
+            {
                 return;
             }
             let heard = scene.reach.clear(node, by).max(watched.members_since).max(left);

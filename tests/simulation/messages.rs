@@ -140,7 +140,7 @@ pub enum Answer {
     /// To a push.
     Taken,
     /// To a verify.
-    Verified { boot: u64, missed: bool, buckets: Option<Buckets> },
+    Verified { boot: u64, missed: Option<Vec<u8>>, buckets: Option<Buckets> },
     /// To keys.
     Wanted(Vec<ServiceKey>),
     /// To a question about silence.

@@ -111,7 +111,7 @@ pub struct NacreNode {
     changed: BTreeSet<usize>,
     is_leaving: bool,
     driven: Millis,
-    moved: Millis,
+    tenure: takeover::Tenure,
     understood: silence::Understood,
     questions: BTreeMap<u64, Question>,
     last_question: u64,
@@ -177,7 +177,7 @@ impl NacreNode {
             self.registry.forget_ephemeral();
         }
         if self.view.ring != view.ring {
-            self.moved = at.now;
+            self.tenure.ended(Arc::clone(&self.view), at.now);
         }
         takeover::take_over(&self.registry, &self.view, &view, at.now);
         self.view = Arc::clone(&view);
@@ -209,7 +209,7 @@ impl NacreNode {
         }
         self.take_changes(at);
         for _ in 0..8 {
-            let actions = self.core.poll(&self.lists, at.now);
+            let actions = self.core.poll(at.now);
             if actions.is_empty() {
                 break;
             }
@@ -239,6 +239,11 @@ impl NacreNode {
         for action in actions {
             match action {
                 Action::Call { id, to, call } => self.say(id, node_at(&to), call, at, out),
+                Action::Compare(comparison) => {
+                    let compared = comparison.over(&self.lists, at.now);
+                    let actions = self.core.compared(compared);
+                    self.act(actions, at, out);
+                }
                 Action::Settled { key, asked } => {
                     if self.view.standing == Standing::Serving {
                         self.keeper.settle(&self.view, &key, asked, at.now);
@@ -296,7 +301,7 @@ impl NacreNode {
             }
             // Of a member that hasn't shown itself yet; all are Nacre.
             core::Call::Checksums(_) | core::Call::Pull(_) => {
-                let actions = self.core.answered(id, core::Answer::Failed, &self.lists, at.now);
+                let actions = self.core.answered(id, core::Answer::Failed, at.now);
                 return self.act(actions, at, out);
             }
         };
@@ -350,8 +355,7 @@ impl NacreNode {
     /// Merges what `from` sent; its ages count from `told_at`.
     fn merge(&mut self, from: Option<NodeId>, datum: &Datum, told_at: Millis, now: Millis) {
         let place = datum.key.place();
-        let judges = now.since(self.moved) > takeover::GRACE_MS
-            && mapper::owner(&self.view, place.name) == Owner::Here;
+        let judges = self.tenure.is_long(&self.view, place.name, now);
         let merged = self.registry.merge(place, datum.entries(told_at, now), datum.is_complete, judges, now);
         let merged = merged.unwrap();
         if merged.ours_is_newer
@@ -389,7 +393,11 @@ impl NacreNode {
         if self.view.standing == Standing::Removed {
             return Some(Answer::NotNow(refusal::State::Removed));
         }
-        if self.view.peer(&address(from)).is_none() {
+        let is_known = match &call {
+            Call::Push { .. } => self.view.takes_data_of(&address(from)),
+            _ => self.view.peer(&address(from)).is_some(),
+        };
+        if !is_known {
             return Some(Answer::Forbidden);
         }
         if self.view.standing == Standing::Starting {
@@ -421,34 +429,29 @@ impl NacreNode {
                     self.merge(Some(from), datum, now, now);
                 }
                 for to in &unreached {
-                    let stamps = data.iter().filter_map(|datum| {
+                    let known = data.iter().filter_map(|datum| {
                         let service = self.registry.get(datum.key.place())?;
-                        Some((datum.key.clone(), service.state().highest_stamp))
+                        Some((datum.key.clone(), service.state().fingerprint()))
                     });
-                    self.core.hand_on(to, stamps.collect::<Vec<_>>(), now);
+                    self.core.hand_on(to, known.collect::<Vec<_>>(), now);
                 }
                 Answer::Taken
             }
             Call::Verify { ring, root, beats } => {
-                let mut understood = std::mem::take(&mut self.understood);
-                let owner = address(from);
-                let claim = Claim::new(&self.view, owner.as_str(), &ring);
+                let claim = Claim::new(&self.view, address(from).as_str(), &ring);
                 let is_of = |key: &ServiceKey| claim.holds(key);
-                let heard = silence::hear(&self.registry, &beats, &is_of, now);
-                let ours = nacre::distro::verify::Buckets::of(&self.lists, &is_of);
-                understood.verified(&self.registry, (&owner, &is_of), (heard, ours.root() == root), now);
-                self.understood = understood;
+                let known = silence::hear(&self.registry, &beats, &is_of, now);
+                let (ours, missed) =
+                    (nacre::distro::verify::Buckets::of(&self.lists, &is_of), known.missed());
+                self.understood.verified(&self.registry, &claim, (&known, ours.root() == root), now);
                 let buckets = (ours.root() != root).then_some(ours);
-                Answer::Verified { boot: self.boot, missed: !heard, buckets }
+                Answer::Verified { boot: self.boot, missed, buckets }
             }
             Call::Keys { ring, page } => {
-                let mut understood = std::mem::take(&mut self.understood);
-                let owner = address(from);
-                let claim = Claim::new(&self.view, owner.as_str(), &ring);
+                let claim = Claim::new(&self.view, address(from).as_str(), &ring);
                 let is_of = |key: &ServiceKey| claim.holds(key);
                 let differing = page.compare(&self.lists, &is_of);
-                understood.compared(&self.registry, (&owner, &is_of), &differing, now);
-                self.understood = understood;
+                self.understood.compared(&self.registry, &claim, &differing);
                 self.core.lacks(&address(from), differing.unknown_there, now);
                 Answer::Wanted(differing.wanted)
             }
@@ -586,7 +589,7 @@ impl SimNode for NacreNode {
             changed: BTreeSet::new(),
             is_leaving: false,
             driven: at.now,
-            moved: at.now,
+            tenure: takeover::Tenure::new(at.now),
             understood: silence::Understood::default(),
             questions: BTreeMap::new(),
             last_question: 0,
@@ -668,11 +671,15 @@ impl SimNode for NacreNode {
                 if matches!(outcome, Err(CallFault::Refused | CallFault::Closed)) {
                     self.roster.refused(&address(to), at.now);
                     self.review(at);
-                } else if outcome.is_ok() && !matches!(outcome, Ok(Answer::NotNow(_))) {
+                } else if matches!(
+                    outcome,
+                    Ok(Answer::Taken | Answer::Verified { .. } | Answer::Wanted(_) | Answer::Heard(_))
+                ) {
+                    // Of a load it counts when the node has its data.
                     self.heard_from(to, at);
                 }
                 let answer = self.core_answered(at, (to, asked), stamps, outcome);
-                let actions = self.core.answered(id, answer, &self.lists, at.now);
+                let actions = self.core.answered(id, answer, at.now);
                 self.act(actions, at, out);
             }
         }

@@ -12,7 +12,6 @@ pub struct Ack {
     /// The node that the client asked.
     pub via: NodeId,
     /// The node that applied it.
-    #[expect(dead_code, reason = "told where a promise is broken")]
     pub by: NodeId,
 }
 

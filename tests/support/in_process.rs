@@ -20,6 +20,7 @@ use nacre::{
     cluster::{Address, Cluster, Doorkeeper, Mapping, MemberState, Peer, Peers, Standing, View},
     config::Settings,
     cp::{self, Applied},
+    distro::Distro,
     model::{Registry, ServiceKey, change::Changes},
     observe::{Meters, logs},
     push::Push,
@@ -112,10 +113,21 @@ pub fn start_as(
     folder: Arc<tempfile::TempDir>,
     ring: Option<Arc<dyn Ring>>,
 ) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
+    start_among(cluster, settings, folder, ring, |_, _, _, _| None)
+}
+
+/// Starts one that exchanges data with these members by `protocol`.
+pub fn start_among(
+    cluster: Cluster,
+    settings: Settings,
+    folder: Arc<tempfile::TempDir>,
+    ring: Option<Arc<dyn Ring>>,
+    protocol: impl FnOnce(Cluster, Arc<Registry>, Arc<Changes>, Clock) -> Option<Distro>,
+) -> Node<impl Service<Routed<Row, Full<Bytes>>, Response = V1Response, Error = Infallible> + Clone + Send> {
     let settings = Settings { data_dir: folder.path().to_owned(), ..settings };
     let own = cluster.view().own.clone();
     let (clock, changes) = (Clock::set(1_796_000_000_000), Arc::new(Changes::default()));
-    let registry = Arc::new(Registry::new(changes, (&settings.naming).into()));
+    let registry = Arc::new(Registry::new(Arc::clone(&changes), (&settings.naming).into()));
     let applied = Applied {
         registry: Arc::clone(&registry),
         switches: Arc::default(),
@@ -147,7 +159,7 @@ pub fn start_as(
         peers: Peers::new(own.clone(), &settings),
         cluster: cluster.clone(),
         doorkeeper: Doorkeeper::new(&settings.cluster),
-        distro: None,
+        distro: protocol(cluster.clone(), Arc::clone(&registry), changes, clock.clone()),
         own_address: own.as_str().into(),
         settings: Arc::new(settings),
     });

@@ -63,7 +63,7 @@ impl Dns {
         let mut members: Vec<Address> = of_family.map(|address| member(address, self.port)).collect();
         members.sort_unstable();
         members.dedup();
-        List { members, notes: Vec::new() }
+        List { members, ..List::default() }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Pure. A list that can't be read, names nobody or is hardly a list never does: a cluster whose members are forgotten
 //! for a slip of the pen loses its data. Ours: Nacos 1.4.8 throws a broken file away as well, and takes everything else.
 
-use super::list::List;
+use super::list::{List, RaftPorts};
 use crate::cluster::Address;
 
 /// Remembers what counts and what has been told.
@@ -11,6 +11,7 @@ use crate::cluster::Address;
 pub struct Judge {
     own: Address,
     members: Vec<Address>,
+    raft_ports: RaftPorts,
     /// Lists in a row without the node itself, and how many it takes until one counts.
     absences: u32,
     patience: u32,
@@ -24,12 +25,7 @@ pub enum Verdict {
     /// It is the one that counts already; something had been in the way before or not.
     Same,
     /// It counts from now on; it may lack the node itself.
-    New {
-        /// All of it.
-        members: Vec<Address>,
-        /// What an operator should look at.
-        notes: Vec<String>,
-    },
+    New(List),
     /// It doesn't count.
     Kept {
         /// The reason differs from that of the list before.
@@ -40,8 +36,9 @@ pub enum Verdict {
 impl Judge {
     /// Of a node called `own` whose list is that; `patience` lists in a row without it are needed to believe them.
     #[must_use]
-    pub fn new(own: Address, members: Vec<Address>, patience: u32) -> Self {
-        Self { own, members, absences: 0, patience, trouble: None }
+    pub fn new(own: Address, list: List, patience: u32) -> Self {
+        let List { members, raft_ports, .. } = list;
+        Self { own, members, raft_ports, absences: 0, patience, trouble: None }
     }
 
     /// Where the list comes from has changed: so many lists without the node are needed from now on.
@@ -73,6 +70,8 @@ impl Judge {
                     list.members.retain(|member| *member != spelling);
                     list.members.push(self.own.clone());
                     list.members.sort_unstable();
+                    let raft_port = list.raft_ports.remove(&spelling);
+                    list.raft_ports.extend(raft_port.map(|port| (self.own.clone(), port)));
                 }
             }
             None => {
@@ -83,11 +82,12 @@ impl Judge {
             }
         }
         self.trouble = None;
-        if list.members == self.members {
+        if list.members == self.members && list.raft_ports == self.raft_ports {
             return Verdict::Same;
         }
         self.members.clone_from(&list.members);
-        Verdict::New { members: list.members, notes: list.notes }
+        self.raft_ports.clone_from(&list.raft_ports);
+        Verdict::New(list)
     }
 
     fn keep(&mut self, reason: String) -> Verdict {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn judge(patience: u32) -> Judge {
-        Judge::new(Address::new("a:1"), vec![Address::new("a:1"), Address::new("b:1")], patience)
+        Judge::new(Address::new("a:1"), List::parse("a:1\nb:1").unwrap(), patience)
     }
 
     fn read(text: &str) -> Result<List, String> {
@@ -110,8 +110,7 @@ mod tests {
     }
 
     fn new(members: &[&str]) -> Verdict {
-        let members = members.iter().map(|text| Address::new(text)).collect();
-        Verdict::New { members, notes: Vec::new() }
+        Verdict::New(List::parse(&members.join(",")).unwrap())
     }
 
     #[test]
@@ -120,6 +119,7 @@ mod tests {
         assert_eq!(judge.judge(read("b:1\na:1")), Verdict::Same);
         assert_eq!(judge.judge(read("c:1\na:1")), new(&["a:1", "c:1"]));
         assert_eq!(judge.judge(read("a:1,c:1")), Verdict::Same);
+        assert_eq!(judge.judge(read("a:1,c:1?raft_port=5")), new(&["a:1", "c:1?raft_port=5"]));
     }
 
     #[test]
@@ -162,9 +162,10 @@ mod tests {
     fn another_spelling_of_the_node_is_the_node() {
         let mut judge = judge(1);
         assert_eq!(judge.judge(read("b:1\nA.:1")), Verdict::Same);
-        let verdict = judge.judge(read("b:1\nA.:1\nc:1"));
-        let Verdict::New { members, notes } = verdict else { panic!("{verdict:?}") };
+        let verdict = judge.judge(read("b:1\nA.:1?raft_port=5\nc:1"));
+        let Verdict::New(List { members, raft_ports, notes }) = verdict else { panic!("{verdict:?}") };
         assert_eq!(members, [Address::new("a:1"), Address::new("b:1"), Address::new("c:1")]);
+        assert_eq!(raft_ports, RaftPorts::from([(Address::new("a:1"), 5)]));
         assert_eq!(notes, ["it calls this node A.:1; until the next start it stays a:1"]);
     }
 }

@@ -5,15 +5,23 @@
 //! the texts; two spellings of one address (case, a dot at the end, the default port) are the same member here.
 //! Source: Nacos 1.4.8 core module, member parsing, run on such lines.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, Ipv6Addr},
+};
 
 use crate::cluster::{Address, member::DEFAULT_PORT};
+
+/// Raft ports of members, as a list tells them. Nothing here speaks raft; operators are shown them, and members told.
+pub type RaftPorts = BTreeMap<Address, u16>;
 
 /// A list, read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
     /// The members, sorted as text, each once.
     pub members: Vec<Address>,
+    /// The raft ports of those that have another one than usual.
+    pub raft_ports: RaftPorts,
     /// What an operator should look at although the list counts.
     pub notes: Vec<String>,
 }
@@ -63,7 +71,7 @@ impl List {
         for (line, part) in parts.map(|(line, part)| (line, part.trim())).filter(|(_, part)| !part.is_empty())
         {
             let wrong = |reason| LineError { line, text: part.chars().take(QUOTED).collect(), reason };
-            let (address, surplus) = read(part).map_err(wrong)?;
+            let Part { address, raft_port, surplus } = read(part).map_err(wrong)?;
             if let Some(surplus) = surplus {
                 list.notes.push(format!("line {line}: {surplus:?} behind {address} is ignored"));
             }
@@ -73,6 +81,7 @@ impl List {
                     return Err(wrong("there are too many"));
                 }
                 identities.push(identity);
+                list.raft_ports.extend(raft_port.map(|port| (address.clone(), port)));
                 list.members.push(address);
             } else if !list.members.contains(&address) {
                 list.notes.push(format!("line {line}: {address} is listed already, in another spelling"));
@@ -112,19 +121,32 @@ impl Identity {
     }
 }
 
-/// One address, with its port; and what stands behind the port, where something does that means nothing.
-fn read(part: &str) -> Result<(Address, Option<&str>), &'static str> {
+/// What one part of a list says.
+struct Part<'a> {
+    /// With its port.
+    address: Address,
+    raft_port: Option<u16>,
+    /// What stands behind the port, where something does that means nothing.
+    surplus: Option<&'a str>,
+}
+
+fn read(part: &str) -> Result<Part<'_>, &'static str> {
     if part.contains("://") {
         return Err("leave out the scheme, HOST:PORT is enough");
     }
-    let address = match part.split_once('?') {
-        None => part,
+    let (address, raft_port) = match part.split_once('?') {
+        None => (part, None),
         Some((address, query)) => {
             let raft_port = query.strip_prefix("raft_port=").and_then(|port| port.parse::<u16>().ok());
-            raft_port.ok_or("behind ? only raft_port=PORT is known")?;
-            address
+            (address, Some(raft_port.ok_or("behind ? only raft_port=PORT is known")?))
         }
     };
+    let (address, surplus) = read_address(address)?;
+    Ok(Part { address, raft_port, surplus })
+}
+
+/// An address, with its port; and what stands behind the port.
+fn read_address(address: &str) -> Result<(Address, Option<&str>), &'static str> {
     if address.parse::<Ipv6Addr>().is_ok() {
         return Ok((Address::new(&format!("[{address}]:{DEFAULT_PORT}")), None));
     }
@@ -196,11 +218,20 @@ mod tests {
     }
 
     #[test]
+    fn a_raft_port_is_kept_with_its_member() {
+        let list = List::parse("a:1?raft_port=7, b:1?raft_port=65535\nc:1\nA:1?raft_port=8").unwrap();
+        let expected = [("a:1", 7), ("b:1", 65_535)].map(|(member, port)| (Address::new(member), port));
+        assert_eq!(list.raft_ports, RaftPorts::from(expected));
+    }
+
+    #[test]
     fn the_example_is_a_list_and_one_for_members_of_1_x_too() {
         let example = include_str!("../../../conf/cluster.conf.example");
-        let List { members, notes } = List::parse(example).unwrap();
+        let List { members, raft_ports, notes } = List::parse(example).unwrap();
         assert_eq!(members, ["10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"].map(Address::new));
-        assert!(notes.is_empty() && example.lines().all(|line| !line.trim().is_empty()));
+        assert!(
+            notes.is_empty() && raft_ports.is_empty() && example.lines().all(|line| !line.trim().is_empty())
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod start;
 mod watch;
 
 pub use address_server::AddressServerShown;
+pub use list::RaftPorts;
 pub use start::{Found, LookupError, find};
 pub(super) use watch::Switcher;
 pub use watch::{LookupShown, SwitchError, Watch};

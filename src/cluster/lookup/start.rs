@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{list::List, source::Source, watch::Watch};
+use super::{
+    list::{List, RaftPorts},
+    source::Source,
+    watch::Watch,
+};
 use crate::{cluster::Address, config::Settings};
 
 /// Between two tries.
@@ -43,6 +47,8 @@ pub struct Found {
     pub own: Address,
     /// All members, sorted as text, the node itself among them.
     pub members: Vec<Address>,
+    /// The raft ports of those that have another one than usual.
+    pub raft_ports: RaftPorts,
     /// Reads the list from now on.
     pub watch: Watch,
 }
@@ -68,9 +74,9 @@ async fn find_in(mut source: Source, settings: &Arc<Settings>, own: Address) -> 
                 list.notes
                     .iter()
                     .for_each(|note| tracing::warn!(place = source.place(), "list of members: {note}"));
-                let members = list.members;
-                let watch = Watch::new(source, Arc::clone(settings), spelling.clone(), members.clone());
-                return Ok(Found { own: spelling, members, watch });
+                let List { members, raft_ports, .. } = list.clone();
+                let watch = Watch::new(source, Arc::clone(settings), spelling.clone(), list);
+                return Ok(Found { own: spelling, members, raft_ports, watch });
             }
             Err(error) => error,
         };

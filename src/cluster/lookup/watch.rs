@@ -79,9 +79,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(source: Source, settings: Arc<Settings>, own: Address, members: Vec<Address>) -> Self {
+    pub(super) fn new(source: Source, settings: Arc<Settings>, own: Address, list: List) -> Self {
         let (switcher, switches) = mpsc::channel(MOST_SWITCHES);
-        let judge = Judge::new(own.clone(), members, source.patience());
+        let judge = Judge::new(own.clone(), list, source.patience());
         Self { source, settings, own, judge, switches, switcher }
     }
 
@@ -146,9 +146,9 @@ impl Watch {
         let place = self.source.place();
         let had_trouble = self.judge.trouble().is_some();
         match self.judge.judge(read) {
-            Verdict::New { members, notes } => {
+            Verdict::New(List { members, raft_ports, notes }) => {
                 notes.iter().for_each(|note| tracing::warn!(place, "list of members: {note}"));
-                cluster.relist(&members);
+                cluster.relist(&members, raft_ports);
             }
             Verdict::Kept { is_news: true } => {
                 let reason = self.judge.trouble().unwrap_or_default();

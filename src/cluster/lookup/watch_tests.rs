@@ -11,7 +11,7 @@ use tokio::{
 use super::*;
 use crate::{
     base::clock::Clock,
-    cluster::{Standing, lookup},
+    cluster::{MemberReport, NacreMark, Standing, document::Document, lookup},
     config::{AddressServerSettings, DnsName},
 };
 
@@ -73,6 +73,35 @@ async fn a_changed_file_counts_within_two_seconds() {
     assert!(took < Duration::from_secs(2), "{took:?}");
     assert_eq!(peers(&cluster), ["10.0.0.2:8848", "10.0.0.3:8848"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), "10.0.0.1\n10.0.0.3\n10.0.0.2", "never written to");
+}
+
+#[tokio::test(start_paused = true)]
+async fn raft_ports_of_the_list_are_shown_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cluster.conf");
+    fs::write(&path, "10.0.0.1:8848?raft_port=5\n10.0.0.2\n").unwrap();
+    let (cluster, _running) = node(&settings(folder.path(), |_| {}), OWN).await;
+    let shown = || -> Vec<String> {
+        let ports = cluster.members().into_iter().map(|member| {
+            let document = serde_json::to_value(Document::of(&member, "UP")).unwrap();
+            document["extendInfo"]["raftPort"].as_str().unwrap().to_owned()
+        });
+        ports.collect()
+    };
+    assert_eq!(
+        (shown(), &cluster.own_report().extend_info["raftPort"]),
+        (vec!["5".into(), "7848".into()], &"5".into())
+    );
+    fs::write(&path, "10.0.0.1\n10.0.0.2?raft_port=6\n").unwrap();
+    let taken = async {
+        while shown() != ["7848", "6"] {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(2), taken).await.expect("within two seconds");
+    let report = MemberReport::of_nacre(&Address::new("10.0.0.2:8848"), NacreMark::default());
+    assert!(cluster.reported(&report, Clock::set(0).now()));
+    assert_eq!(shown(), ["7848", "7848"], "what a member says of itself counts");
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,10 +237,11 @@ async fn a_name_gives_the_members() {
     assert!(start.elapsed() >= Duration::from_secs(9), "ten looks");
 }
 
-/// Answers every connection with what is in the cell; a `close` first, so that none is used twice.
-async fn address_server(answer: Arc<parking_lot::Mutex<String>>) -> u16 {
+/// Answers every connection with what is in the cell, and counts; a `close` first, so that none is used twice.
+async fn address_server(answer: Arc<parking_lot::Mutex<String>>) -> (u16, tokio::sync::watch::Receiver<u32>) {
     let listener = TcpListener::bind("127.0.10.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
+    let (answered, answers) = tokio::sync::watch::channel(0);
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -222,9 +252,10 @@ async fn address_server(answer: Arc<parking_lot::Mutex<String>>) -> u16 {
             let text =
                 format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
             let _ = stream.write_all(text.as_bytes()).await;
+            answered.send_modify(|count| *count += 1);
         }
     });
-    port
+    (port, answers)
 }
 
 fn asking(port: u16, tries: u32) -> impl FnOnce(&mut Settings) {
@@ -244,7 +275,7 @@ async fn the_lookup_can_be_switched_while_the_node_runs() {
     let path = folder.path().join("cluster.conf");
     fs::write(&path, "10.0.0.1\n10.0.0.2\n").unwrap();
     let answer = Arc::new(parking_lot::Mutex::new("10.0.0.3".to_owned()));
-    let port = address_server(Arc::clone(&answer)).await;
+    let (port, _) = address_server(Arc::clone(&answer)).await;
     let (cluster, _running) = node(&settings(folder.path(), asking(port, 1)), OWN).await;
 
     let refused = cluster.switch_lookup(LookupType::AddressServer).await.unwrap_err().to_string();
@@ -269,7 +300,7 @@ async fn the_lookup_can_be_switched_while_the_node_runs() {
 async fn an_address_server_is_asked_as_often_as_said_before_the_start_fails() {
     let folder = tempfile::tempdir().unwrap();
     let answer = Arc::new(parking_lot::Mutex::new("10.0.0.3".to_owned()));
-    let port = address_server(Arc::clone(&answer)).await;
+    let (port, mut answers) = address_server(Arc::clone(&answer)).await;
     let settings = settings(folder.path(), |settings| {
         settings.membership.lookup = Lookup::AddressServer;
         asking(port, 2)(settings);
@@ -278,12 +309,13 @@ async fn an_address_server_is_asked_as_often_as_said_before_the_start_fails() {
     let refused = lookup::find(&settings, Address::new(OWN)).await.unwrap_err();
     assert!(matches!(refused, LookupError::NotListed { .. }), "{refused}");
     assert!(start.elapsed() >= Duration::from_secs(1));
+    assert_eq!(*answers.borrow_and_update(), 2);
     // It comes to its senses between the tries.
     let finding = tokio::spawn({
         let settings = Arc::clone(&settings);
         async move { lookup::find(&settings, Address::new(OWN)).await }
     });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    answers.changed().await.unwrap();
     *answer.lock() = "10.0.0.3\n10.0.0.1".to_owned();
     let found = finding.await.unwrap().unwrap().unwrap();
     assert_eq!(found.members.len(), 2);
