@@ -155,8 +155,7 @@ impl NacreNode {
             Some(Turn::Answers) => {}
         }
         if turn != Some(Turn::Opened) {
-            self.roster.answered(&address(peer), at.now);
-            self.review(at);
+            self.heard_from(peer, at);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
 
@@ -120,7 +120,9 @@ pub struct NacreNode {
 
 /// The address of a node.
 pub fn address(node: NodeId) -> Address {
-    Address::new(&format!("10.0.0.{}:8848", node + 1))
+    static ALL: LazyLock<Vec<Address>> =
+        LazyLock::new(|| (1..=16).map(|number| Address::new(&format!("10.0.0.{number}:8848"))).collect());
+    ALL[node].clone()
 }
 
 /// The node at an address.
@@ -181,6 +183,16 @@ impl NacreNode {
         self.view = Arc::clone(&view);
         self.core.see(view, at.now);
         self.view_number += 1;
+    }
+
+    /// A member has answered something else than a report.
+    pub fn heard_from(&mut self, node: NodeId, at: Reading) {
+        self.roster.answered(&address(node), at.now);
+        match self.roster.standing() {
+            Standing::Starting | Standing::Comparing => self.review(at),
+            // It may have to be reported to, and nothing else.
+            _ => self.report_due = self.roster.next_due(),
+        }
     }
 
     /// Carries out all that is due, after whatever happened.
@@ -667,8 +679,7 @@ impl SimNode for NacreNode {
                     Ok(Answer::Taken | Answer::Verified { .. } | Answer::Wanted(_) | Answer::Heard(_))
                 ) {
                     // Of a load it counts when the node has its data.
-                    self.roster.answered(&address(to), at.now);
-                    self.review(at);
+                    self.heard_from(to, at);
                 }
                 let answer = self.core_answered(at, (to, asked), stamps, outcome);
                 let actions = self.core.answered(id, answer, at.now);
