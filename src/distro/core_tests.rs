@@ -271,16 +271,16 @@ fn a_member_of_1x_is_not_asked_for_what_it_has_yet_to_be_sent() {
     let mut core = serving(vec![legacy(2, MemberState::Up)]);
     core.changed(&5, Millis(0));
     core.pull(&address(2), [5, 6]);
-    let actions = core.poll(&data, Millis(0));
+    let actions = poll(&mut core, &data, Millis(0));
     assert_eq!(said(&actions), ["10.0.0.2:8848 push 5>None", "10.0.0.2:8848 pull [6]"]);
-    core.answered(id(&actions, 0), Answer::Push(Sent::Failed), &data, Millis(1));
-    core.answered(id(&actions, 1), Answer::Done, &data, Millis(1));
+    answered(&mut core, id(&actions, 0), Answer::Push(Sent::Failed), &data, Millis(1));
+    answered(&mut core, id(&actions, 1), Answer::Done, &data, Millis(1));
     core.pull(&address(2), [5]);
-    assert!(core.poll(&data, Millis(2)).is_empty());
-    let actions = core.poll(&data, Millis(502));
-    core.answered(id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(1)])), &data, Millis(503));
+    assert!(poll(&mut core, &data, Millis(2)).is_empty());
+    let actions = poll(&mut core, &data, Millis(502));
+    answered(&mut core, id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(1)])), &data, Millis(503));
     core.pull(&address(2), [5]);
-    assert_eq!(said(&core.poll(&data, Millis(504))), ["10.0.0.2:8848 pull [5]"]);
+    assert_eq!(said(&poll(&mut core, &data, Millis(504))), ["10.0.0.2:8848 pull [5]"]);
 }
 
 #[test]
