@@ -34,7 +34,7 @@ const FOUND: &[(Mutant, u64, &str)] = &[
     (Mutant::TombstoneLoses, 0, "risen"),
     (Mutant::VerifyFindsNothing, 7, "overdue"),
     (Mutant::ShallowDigest, 61, "unequal"),
-    (Mutant::LoadsFromFirst, 0, "incomplete start"),
+    (Mutant::LoadsFromFirst, 12, "incomplete start"),
     (Mutant::JudgesUnasked, 2, "unhealthy"),
     (Mutant::HandsOnNothing, 181, "late"),
     (Mutant::StandstillUnnoticed, 0, "risen"),
