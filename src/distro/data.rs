@@ -5,7 +5,7 @@
 
 use std::{fmt::Debug, hash::Hash};
 
-use crate::base::{clock::Millis, hash::Numbers};
+use crate::base::{clock::Millis, numbers::Numbers};
 
 /// What a peer has been told of late parts.
 #[derive(Debug, Default)]
