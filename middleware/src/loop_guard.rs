@@ -2,9 +2,9 @@
 //!
 //! A node that gets a peer's request for a service that it doesn't own sees the cluster otherwise than that peer. A 1.x
 //! peer is told so with a 400, as it expects; but a node that leaves does what a proven member sends it, since its peers
-//! find out late that it owns nothing any more, and would tell their clients of the 400. A Nacre peer counts hops, so that its request may go on once more: two
-//! nodes seldom disagree for longer than a request takes. What would go back to the peer that it comes from is marked,
-//! to be done here.
+//! find out late that it owns nothing any more, and would tell their clients of the 400. A Nacre peer counts hops, so
+//! that its request may go on once more: two nodes seldom disagree for longer than a request takes. What would go back
+//! to the peer that it comes from is marked, to be done here.
 //!
 //! The headers of Nacre's own count for proven peers alone: of anybody else they are taken away here, and inner layers
 //! and endpoints may believe those that are left. A peer's request gets back the agent of the client that sent it.

@@ -25,10 +25,10 @@ use crate::{
     cluster::{Address, Standing, member::PROTOCOL, peer::unreached_of},
     distro::{
         Distro,
+        receive::first_fault,
         accept::{AcceptError, accept},
         bodies::{DatumToSend, Dialect, ShownData},
         codec::Data,
-        exchange::first_fault,
         key::{self, Key},
     },
     model::{Service, State},

@@ -2,7 +2,7 @@
 //!
 //! For members alone, as the route table says. Ours; Nacos 1.4.8 knows none of it.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{
     Api, V1Call, body, distro, peers,
@@ -20,17 +20,19 @@ use crate::{
 
 /// PUT verify: an owner compares what it owns with what is here, and tells who is late with beats.
 pub fn verify(api: &Api, call: &V1Call) -> Outcome {
-    answer(api, call, |distro, asked| distro.verify(&asked))
+    let (distro, asked) = read(api, call, |asked: &Verify| &asked.source)?;
+    Ok(Reply::json(&distro.verify(&asked)))
 }
 
 /// PUT keys: an owner compares the keys of some buckets.
 pub fn keys(api: &Api, call: &V1Call) -> Outcome {
-    answer(api, call, Distro::keys)
+    let (distro, asked) = read(api, call, |asked: &Keys| &asked.source)?;
+    Ok(Reply::json(&distro.keys(asked)))
 }
 
 /// PUT ask: an owner asks for younger beats of silent instances; waits where others are to be asked, too.
 pub fn ask(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
-    let (distro, asked) = read::<Ask>(api, call)?;
+    let (distro, asked) = read(api, call, |asked: &Ask| &asked.source)?;
     if asked.unreached.is_empty() {
         return Ok(Pending::Done(Reply::json(&distro.heard(&asked))));
     }
@@ -38,47 +40,16 @@ pub fn ask(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     Ok(Pending::Later(Box::pin(async move { Ok(Reply::json(&exchange.heard(&asked).await)) })))
 }
 
-/// A document that names the member it comes from.
-trait Sourced {
-    fn source(&self) -> &str;
-}
-
-impl Sourced for Verify {
-    fn source(&self) -> &str {
-        &self.source
-    }
-}
-
-impl Sourced for Keys {
-    fn source(&self) -> &str {
-        &self.source
-    }
-}
-
-impl Sourced for Ask {
-    fn source(&self) -> &str {
-        &self.source
-    }
-}
-
-fn answer<'a, Q: Deserialize<'a> + Sourced, A: Serialize>(
-    api: &Api,
-    call: &'a V1Call,
-    answer: impl FnOnce(&Distro, Q) -> A,
-) -> Outcome {
-    let (distro, asked) = read(api, call)?;
-    Ok(Reply::json(&answer(distro, asked)))
-}
-
-/// What another member asks, and the protocol that knows the answer.
-fn read<'a, 'c, Q: Deserialize<'c> + Sourced>(
+/// What another member asks, which names itself as its `source`, and the protocol that knows the answer.
+fn read<'a, 'c, Q: Deserialize<'c>>(
     api: &'a Api,
     call: &'c V1Call,
+    source: impl Fn(&Q) -> &str,
 ) -> Result<(&'a Distro, Q), Refusal> {
     let Some(distro) = distro::at_work(api)? else {
         return Err(Refusal::forbidden("this server has no members beside it"));
     };
     let asked: Q = body::json(call).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
-    peers::check_listed(&api.cluster.view_guard(), &Address::new(asked.source()))?;
+    peers::check_listed(&api.cluster.view_guard(), &Address::new(source(&asked)))?;
     Ok((distro, asked))
 }

@@ -12,6 +12,7 @@ pub mod long_target;
 pub mod machine;
 pub mod mutant;
 pub mod net;
+pub mod numbers;
 pub mod process;
 pub mod signals;
 pub mod tasks;

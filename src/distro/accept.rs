@@ -1,7 +1,8 @@
 //! Puts received data into the registry.
 //!
-//! Everything is read and checked before anything is changed: data that are refused change nothing. Source: Nacos
-//! 1.4.8 naming module, distro controller and service; compat file `distro-data`.
+//! What members send counts key by key, and what can't be used is left out. What a plain caller sends to a node without
+//! members is read and checked before anything is changed: data that are refused change nothing. Source: Nacos 1.4.8
+//! naming module, distro controller and service; compat file `distro-data`.
 
 use super::{
     batch::{self, Content, ReadDatum},

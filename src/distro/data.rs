@@ -5,7 +5,7 @@
 
 use std::{fmt::Debug, hash::Hash};
 
-use crate::base::{clock::Millis, hash::Numbers};
+use crate::base::{clock::Millis, numbers::Numbers};
 
 /// What a peer has been told of late parts.
 #[derive(Debug, Default)]
@@ -29,6 +29,7 @@ impl Told {
         self.is_doubted = missed.is_some();
         self.anew = missed.unwrap_or_default();
         self.anew.sort_unstable();
+        self.anew.dedup();
         let Self { parts, anew, .. } = self;
         parts.retain(|part| anew.binary_search(&part.to_be_bytes()[0]).is_err());
     }

@@ -1,4 +1,4 @@
-//! Makes the calls that the protocol asks for, and takes what they bring into the registry.
+//! Makes the calls that the protocol asks for.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use http::StatusCode;
 
 use super::{
-    accept::{self, AcceptError, Outcome, Part, Taken},
+    accept::{self, AcceptError, Part},
     batch,
     bodies::{BODY_BYTES, DatumToSend, Dialect, bodies},
     checksum,
@@ -353,88 +353,4 @@ fn body(document: &impl serde::Serialize) -> Bytes {
 
 fn read<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, serde_json::Error> {
     serde_json::from_slice(body)
-}
-
-impl Distro {
-    /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
-    /// ours, add to them.
-    pub(super) fn take(&self, batch: Vec<batch::Read>, now: Millis) -> Outcome {
-        let part = |key: &ServiceKey| match self.owns(key) {
-            true if self.judges(key, now) => Part::Judges,
-            true => Part::Collects,
-            false => Part::Copies,
-        };
-        let outcome = accept::take(&self.0.lists.0, batch, part, now);
-        self.taken(&outcome);
-        outcome
-    }
-
-    fn taken(&self, outcome: &Outcome) {
-        self.0.counts.note_outcome(outcome);
-        let belated = outcome.taken.iter().filter_map(|(key, taken)| match taken {
-            Taken::Merged(merged) => Some((key, merged.belated?)),
-            Taken::Replaced(_) => None,
-        });
-        for (key, stamp) in belated {
-            self.0.core.lock().came_belated(key, stamp);
-        }
-    }
-
-    /// Takes what a member sent (a map of keys and data as JSON), key by key. `from` is the Nacre member that sent it; one
-    /// of 1.x doesn't say who it is. To members that are `unreached` by it what it sent is handed on.
-    ///
-    /// # Errors
-    /// The body is no such map at all.
-    pub fn receive(
-        &self,
-        from: Option<&Address>,
-        unreached: &[Address],
-        body: &[u8],
-    ) -> Result<Outcome, serde_json::Error> {
-        let at = self.0.clock.reading();
-        let outcome = self.take(batch::read(body, at)?, at.now);
-        self.hand_on(unreached, &outcome, at.now);
-        let ours: Vec<_> = outcome.taken.iter().filter(|(_, taken)| is_ours_better(taken)).collect();
-        let keys = ours.into_iter().map(|(key, _)| key.clone());
-        match from {
-            Some(from) => self.send_whole(from, keys),
-            None => self.send_to_all(keys),
-        }
-        Ok(outcome)
-    }
-
-    fn hand_on(&self, to: &[Address], outcome: &Outcome, now: Millis) {
-        if to.is_empty() {
-            return;
-        }
-        let known =
-            |key: &ServiceKey| Some((key.clone(), self.0.lists.0.get(key.place())?.state().fingerprint()));
-        let taken: Vec<_> = outcome.taken.iter().filter_map(|(key, _)| known(key)).collect();
-        let mut core = self.0.core.lock();
-        to.iter().for_each(|to| core.hand_on(to, taken.iter().cloned(), now));
-        drop(core);
-        self.0.woken.notify_one();
-    }
-
-    /// Notes what was wrong with data of a peer, and sends it what is better here.
-    fn note_outcome(&self, from: &Address, outcome: &Outcome) {
-        let ours = outcome.taken.iter().filter(|(_, taken)| is_ours_better(taken));
-        self.send_whole(from, ours.map(|(key, _)| key.clone()));
-        if let Some(error) = first_fault(outcome) {
-            self.note_failure(from, "faulty data", &error);
-        }
-    }
-}
-
-/// The first thing that was wrong with data of a peer, if anything was.
-#[must_use]
-pub fn first_fault(outcome: &Outcome) -> Option<String> {
-    outcome.faults().next().map(AcceptError::to_string)
-}
-
-fn is_ours_better(taken: &Taken) -> bool {
-    match taken {
-        Taken::Merged(merged) => merged.ours_is_newer,
-        Taken::Replaced(replaced) => replaced.ours_differs,
-    }
 }

@@ -100,7 +100,7 @@ impl Load {
         let mut addresses = Vec::new();
         for (address, asked) in self.peers.iter_mut().filter(|(_, asked)| due(asked)) {
             // A request can hang in a connection to a peer that has long been well again; a long answer may take its time.
-            let patience = PATIENCE_MS.checked_shl(asked.unanswered).unwrap_or(u64::MAX);
+            let patience = PATIENCE_MS.saturating_mul(2_u64.saturating_pow(asked.unanswered));
             (asked.under_way, asked.asked, asked.next) = (true, now, now.plus(patience));
             asked.unanswered = asked.unanswered.saturating_add(1);
             addresses.push(address.clone());

@@ -17,15 +17,15 @@
 //!                                                                    │
 //!  health::sweep ── finds silence ──► handle ── asks all members ────┘── all have answered ──► health::sweep judges
 //!
-//!  members ──► api::distro, api::nacre ──► handle ──► batch (read) ──► accept ──► model::registry: merged,
+//!  members ──► api::distro, api::nacre ──► receive ─► batch (read) ──► accept ──► model::registry: merged,
 //!                                                                                 lists of 1.x replaced
 //! ```
 //!
 //! Three layers. The *protocol* decides and is pure: [`core`] with [`load`], [`outbox`], [`comparison`], [`verify`],
-//! [`mapper`], and
-//! [`silence`] and [`takeover`], which touch nothing but cells of instances. The *transport* makes its calls: [`runner`]
-//! drives it, [`exchange`] calls members, [`legacy`] says what only those of 1.x want to hear, [`handle`] is what the rest
-//! of the server holds. The *data* are what [`data`] asks for: [`lists`] are those that ship, [`key`], [`batch`], [`codec`],
+//! [`mapper`], [`claim`], and [`silence`] and [`takeover`], which touch nothing but cells of instances. The *transport*
+//! makes its calls: [`runner`] drives it, [`exchange`] calls members, [`receive`] takes what they send and answer,
+//! [`legacy`] says what only those of 1.x want to hear, [`handle`] is what the rest of the server holds, [`counts`] are for
+//! metrics. The *data* are what [`data`] asks for: [`lists`] are those that ship, [`key`], [`batch`], [`codec`],
 //! [`whole_instance`], [`documents`] and [`bodies`] their documents, [`checksum`] is that of 1.x, [`accept`] puts what was
 //! received into the registry.
 //!
@@ -50,6 +50,7 @@ pub mod lists;
 pub mod load;
 pub mod mapper;
 pub mod outbox;
+pub mod receive;
 pub mod runner;
 pub mod silence;
 pub mod takeover;

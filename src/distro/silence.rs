@@ -20,8 +20,9 @@ use super::{
 use crate::{
     base::{
         clock::Millis,
-        hash::{Folding, Numbers, fnv, mix},
+        hash::{fnv, mix},
         mutant::{self, Mutant},
+        numbers::{Folding, Numbers},
     },
     cluster::Address,
     model::{Instance, Registry, Service, ServiceKey, instance::LATE_MS},
