@@ -16,6 +16,8 @@ pub enum State {
     Starting,
     /// No longer on the list of members.
     Removed,
+    /// It serves alone: its own list names no members.
+    Alone,
     /// No member that could own a service is up.
     Ownerless,
     /// The members disagree about the owner.
@@ -25,7 +27,8 @@ pub enum State {
 }
 
 impl State {
-    const ALL: [Self; 5] = [Self::Starting, Self::Removed, Self::Ownerless, Self::Disagreeing, Self::Late];
+    const ALL: [Self; 6] =
+        [Self::Starting, Self::Removed, Self::Alone, Self::Ownerless, Self::Disagreeing, Self::Late];
 
     /// As the header spells it.
     #[must_use]
@@ -33,6 +36,7 @@ impl State {
         match self {
             Self::Starting => "starting",
             Self::Removed => "removed",
+            Self::Alone => "alone",
             Self::Ownerless => "ownerless",
             Self::Disagreeing => "disagreeing",
             Self::Late => "late",

@@ -97,11 +97,15 @@ pub fn report(api: &Api, call: &V1Call) -> Outcome {
     report.extend_info.insert("lastRefreshTime".to_owned(), api.clock.wall_ms().into());
     let listed = api.cluster.reported(&report, api.clock.now());
     let answer = RestResult::of(if listed { "true" } else { "false" });
-    if standing == Standing::Alone {
+    if standing == Standing::Alone && !call.head.headers.contains_key(&PEER) {
         return Ok(Reply::json(&answer));
     }
     let mut answer = reply::json_response(&call.head, &answer);
     answer.headers_mut().insert(PEER.clone(), HeaderValue::from(PROTOCOL));
+    if standing == Standing::Alone {
+        // A Nacre member that has this node on its list must not take it for an owner.
+        refusal::mark(&mut answer, refusal::State::Alone);
+    }
     Ok(Reply::Whole(Box::new(answer)))
 }
 

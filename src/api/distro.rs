@@ -25,11 +25,11 @@ use crate::{
     cluster::{Address, Standing, member::PROTOCOL, peer::unreached_of},
     distro::{
         Distro,
-        receive::first_fault,
         accept::{AcceptError, accept},
         bodies::{DatumToSend, Dialect, ShownData},
         codec::Data,
         key::{self, Key},
+        receive::first_fault,
     },
     model::{Service, State},
 };

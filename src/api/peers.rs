@@ -7,7 +7,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use http::{HeaderMap, request::Parts};
-use nacre_middleware::{collect::Allowance, loop_guard::SOURCE};
+use nacre_middleware::{collect::Allowance, loop_guard::SOURCE, refusal::State};
 use serde_json::Value;
 
 use super::{Api, V1Call, node::check_own_host, params::Params, reply::Refusal, routes::Row};
@@ -27,7 +27,7 @@ pub fn is_member(api: &Api, peer: SocketAddr, headers: &HeaderMap) -> bool {
 pub fn check(api: &Api, call: &V1Call) -> Result<(), Refusal> {
     let view = api.cluster.view_guard();
     if view.standing == Standing::Alone {
-        return check_own_host(call.peer);
+        return check_own_host(call.peer).map_err(|refusal| refusal.in_state(State::Alone));
     }
     if api.doorkeeper.proves(&view, call.peer.ip(), &call.head.headers)
         || call.facts.is_of_data() && api.doorkeeper.sees_part(&view, call.peer.ip())

@@ -65,6 +65,12 @@ impl Refusal {
         Self { state: Some(state), ..Self::unavailable(format_args!("this node is {}", state.word())) }
     }
 
+    /// The same with the node's state in a header for peers.
+    #[must_use]
+    pub fn in_state(self, state: State) -> Self {
+        Self { state: Some(state), ..self }
+    }
+
     /// 400 for a parameter that must be there.
     #[must_use]
     pub fn missing(name: &str) -> Self {

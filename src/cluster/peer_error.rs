@@ -23,6 +23,9 @@ pub enum PeerError {
     /// It says that its data aren't loaded yet: ask later; says nothing bad of it.
     #[error("the member is starting")]
     Starting,
+    /// It serves alone, and would keep for itself what it is given: an operator has to see to it.
+    #[error("the member serves alone: its own list names no members; give it the list, and start it anew")]
+    Alone,
     /// It doesn't know this call (404, 501): an older version, or one that isn't ready; changes nothing.
     #[error("the member doesn't know this call ({0})")]
     Unknown(StatusCode),
@@ -59,6 +62,7 @@ impl PeerError {
             Self::Gone(_) => "gone",
             Self::Silent => "silent",
             Self::Starting => "starting",
+            Self::Alone => "alone",
             Self::Unknown(_) => "unknown call",
             Self::Forbidden(_) => "forbidden",
             Self::Refused(..) => "refused",
@@ -71,7 +75,7 @@ impl PeerError {
     #[must_use]
     pub fn evidence(&self) -> Evidence {
         match self {
-            Self::Gone(_) => Evidence::Gone,
+            Self::Gone(_) | Self::Alone => Evidence::Gone,
             Self::Silent | Self::Forbidden(_) | Self::Refused(..) | Self::Malformed(_) => Evidence::Failing,
             Self::Starting | Self::Unknown(_) | Self::Impossible(_) => Evidence::None,
         }
@@ -92,8 +96,10 @@ impl From<CallError> for PeerError {
 /// What an answer that isn't good says.
 #[must_use]
 pub(super) fn refusal(answer: &Response<Bytes>) -> Option<PeerError> {
-    if State::of(answer.headers()) == Some(State::Starting) {
-        return Some(PeerError::Starting);
+    match State::of(answer.headers()) {
+        Some(State::Starting) => return Some(PeerError::Starting),
+        Some(State::Alone) => return Some(PeerError::Alone),
+        _ => {}
     }
     let text = || String::from_utf8_lossy(answer.body()).chars().take(MOST_LETTERS).collect();
     match answer.status() {

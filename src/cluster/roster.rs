@@ -180,17 +180,16 @@ impl Roster {
     }
 
     /// Looks at what the members that answer say of this node. One that none of them lists is none, whatever its own list
-    /// says: they go on without it, and what it wrote would come back with it. It goes on asking until one lists it.
+    /// says: they go on without it, and what it wrote would come back with it. It goes on asking until one lists it, or none
+    /// answers that doesn't.
     fn judge_own(&mut self) {
-        let mut answering =
-            self.members.values().filter(|member| member.answers).filter_map(|member| member.knows_us);
+        let answering = self.members.values().filter(|member| member.answers);
+        let mut knows_us = answering.filter_map(|member| member.knows_us).peekable();
+        let is_disowned = knows_us.peek().is_some() && knows_us.all(|knows_us| !knows_us);
         match self.standing {
-            Standing::Serving
-                if answering.clone().next().is_some() && answering.all(|knows_us| !knows_us) =>
-            {
-                (self.standing, self.disowned) = (Standing::Removed, true);
-            }
-            Standing::Removed if self.disowned && answering.any(|knows_us| knows_us) => self.start_anew(),
+            Standing::Serving if is_disowned => (self.standing, self.disowned) = (Standing::Removed, true),
+            // Also where who said so is gone: others may have heard the same of it.
+            Standing::Removed if self.disowned && !is_disowned => self.start_anew(),
             _ => {}
         }
     }

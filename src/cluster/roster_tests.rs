@@ -800,6 +800,18 @@ proptest::proptest! {
 }
 
 #[test]
+fn one_that_serves_alone_owns_nothing_and_its_word_says_nothing() {
+    let mut roster = damped();
+    roster.probed(&at(C), Probe::Refused, Millis(1_000));
+    roster.probed(&at(B), Probe::Alone, Millis(2_000));
+    assert_eq!((roster.standing(), state(&roster, B)), (Standing::Serving, "DOWN"));
+    assert_eq!(ring(&roster), [OWN]);
+    assert!(roster.members()[1].why.starts_with("it serves alone"));
+    roster.probed(&at(B), nacre_answered(), Millis(4_000));
+    assert_eq!(state(&roster, B), "UP");
+}
+
+#[test]
 fn a_node_that_nobody_lists_is_none_until_somebody_does() {
     let unknown = || Probe::Answered { known: false, nacre: Some(1) };
     let mut roster = damped();
@@ -817,6 +829,15 @@ fn a_node_that_nobody_lists_is_none_until_somebody_does() {
     roster.probed(&at(B), unknown(), Millis(60_000));
     assert_eq!(roster.standing(), Standing::Removed);
     roster.probed(&at(C), nacre_answered(), Millis(60_001));
+    assert_eq!((roster.standing(), roster.is_disowned()), (Standing::Starting, false));
+    // Two may have heard the same of each other, by one that is gone.
+    roster.set_standing(Standing::Serving, Millis(60_002));
+    roster.probed(&at(B), unknown(), Millis(60_003));
+    roster.probed(&at(C), unknown(), Millis(60_003));
+    assert_eq!(roster.standing(), Standing::Removed);
+    roster.probed(&at(B), Probe::Refused, Millis(60_004));
+    assert_eq!(roster.standing(), Standing::Removed);
+    roster.probed(&at(C), Probe::Refused, Millis(60_005));
     assert_eq!((roster.standing(), roster.is_disowned()), (Standing::Starting, false));
     // Out of its own list it is removed as ever, and asks nobody.
     roster.relist(&[at(B)], Millis(61_000));

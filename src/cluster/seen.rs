@@ -27,6 +27,8 @@ pub enum Probe {
     },
     /// Refused, or closed without a byte of an answer: nobody is there.
     Refused,
+    /// A Nacre node that serves alone. It owns nothing, and that it doesn't list this node says nothing.
+    Alone,
     /// Anything else: no answer in time, another status, something else than JSON, another code in it.
     Failed,
 }
@@ -135,6 +137,12 @@ impl Seen {
             }
             Probe::NotReady { starting: false } => {}
             Probe::Refused => self.gone("it refuses connections"),
+            Probe::Alone => {
+                self.knows_us = None;
+                self.gone(
+                    "it serves alone, its own list names no members: give it the list, and start it anew",
+                );
+            }
             Probe::Failed => self.failed(rules, now),
         }
     }

@@ -326,27 +326,32 @@ impl Loading {
 
     fn check_mode(&mut self, settings: &mut Settings, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) {
         let path = settings.config_dir.join("cluster.conf");
-        let has_cluster_conf = match settings.membership.standalone {
-            Some(true) => false,
-            _ => match read(&path) {
-                Ok(bytes) => mode::names_a_member(&String::from_utf8_lossy(&bytes)),
-                Err(error) if files::is_absent(&error) => false,
-                Err(error) => {
-                    let place = Place::File { path, line: 0 };
-                    let reason = format!("can't read the list of members: {error}");
-                    self.errors.push(SettingError::new(&place, "", reason));
-                    return;
-                }
-            },
+        let is_alone = settings.membership.standalone == Some(true);
+        let names = |bytes: Vec<u8>| mode::names_a_member(&String::from_utf8_lossy(&bytes));
+        let (is_there, names_members) = match read(&path).map(names) {
+            _ if is_alone => (false, false),
+            Ok(names_members) => (true, names_members),
+            Err(error) if files::is_absent(&error) => (false, false),
+            Err(error) => {
+                let place = Place::File { path, line: 0 };
+                let reason = format!("can't read the list of members: {error}");
+                self.errors.push(SettingError::new(&place, "", reason));
+                return;
+            }
         };
-        match mode::choose(&settings.membership, has_cluster_conf) {
+        match mode::choose(&settings.membership, names_members) {
             Err(refused) => {
                 if let Some(given) = self.winner(refused.key) {
                     let key = format!("{}={}", given.key, given.value);
                     self.errors.push(SettingError::new(&given.place, &key, refused.reason));
                 }
             }
-            Ok(Lookup::Standalone) => self.tell_other_lists(settings, &path, read),
+            Ok(Lookup::Standalone) if is_there => {
+                let reason = format!("names no member; {}", mode::WAYS);
+                self.errors.push(SettingError::new(&Place::File { path, line: 0 }, "", reason));
+            }
+            Ok(Lookup::Standalone) if is_alone => {}
+            Ok(Lookup::Standalone) => self.refuse_other_lists(settings, &path, read),
             Ok(lookup) => {
                 settings.membership.lookup = lookup;
                 self.tell_unheard(settings, lookup);
@@ -377,8 +382,8 @@ impl Loading {
         }
     }
 
-    /// A list of members in a folder that isn't read must not go unnoticed.
-    fn tell_other_lists(
+    /// Who has laid a list of members into a folder that isn't read wants no server that serves alone.
+    fn refuse_other_lists(
         &mut self,
         settings: &Settings,
         heard: &Path,
@@ -388,8 +393,12 @@ impl Loading {
         for path in folders.map(|folder| folder.join("cluster.conf")).iter().filter(|path| *path != heard) {
             if read(path).is_ok_and(|bytes| mode::names_a_member(&String::from_utf8_lossy(&bytes))) {
                 let place = Place::File { path: path.clone(), line: 0 };
-                let text = format!("isn't read, {} would be: this server serves alone", heard.display());
-                self.warnings.push(Notice::warn_at(&place, "", &text));
+                let reason = format!(
+                    "isn't read, since the list of members is looked for beside the settings, in {}: move it there, or name \
+                     its folder with --config-dir, or let this server serve alone with nacos.standalone=true (MODE=standalone)",
+                    heard.display()
+                );
+                self.errors.push(SettingError::new(&place, "", reason));
             }
         }
     }

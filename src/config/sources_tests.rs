@@ -501,8 +501,10 @@ fn a_cluster_conf_counts_when_it_names_somebody() {
         ("a # b", true),
     ] {
         let case = Case { cluster_conf: Some(text), ..Case::default() };
-        let lookup = if names { Lookup::File } else { Lookup::Standalone };
-        assert_eq!(case.settings().membership.lookup, lookup, "{text:?}");
+        match names {
+            true => assert_eq!(case.settings().membership.lookup, Lookup::File, "{text:?}"),
+            false => assert!(case.errors()[0].contains("names no member"), "{text:?}"),
+        }
     }
 }
 
@@ -974,18 +976,35 @@ proptest::proptest! {
 }
 
 #[test]
-fn members_in_a_folder_that_is_not_read_are_told() {
-    let sources =
-        Sources { config: Some("etc/app.properties".into()), data: Some("d".into()), ..Sources::default() };
-    let loaded = load(&sources, &|path| match path.to_str() {
-        Some("etc/app.properties") => Ok(Vec::new()),
-        Some("d/conf/cluster.conf") => Ok(b"10.0.0.1:8848".to_vec()),
-        _ => Err(io::ErrorKind::NotFound.into()),
-    });
-    let warned: Vec<_> =
-        loaded.expect("it serves alone").notices.into_iter().map(|notice| notice.text).collect();
-    assert_eq!(
-        warned,
-        ["d/conf/cluster.conf: isn't read, etc/cluster.conf would be: this server serves alone"]
+fn a_list_that_names_nobody_or_lies_where_it_is_not_read_is_no_reason_to_serve_alone() {
+    let start = |standalone: Option<&str>, list: &'static str, text: &'static str| {
+        let set = standalone.map(|value| format!("nacos.standalone={value}")).into_iter().collect();
+        let (config, data) = (Some("etc/app.properties".into()), Some("d".into()));
+        let sources = Sources { config, data, set, ..Sources::default() };
+        let loaded = load(&sources, &|path| match path.to_str() {
+            Some("etc/app.properties") => Ok(Vec::new()),
+            Some(path) if path == list => Ok(text.as_bytes().to_vec()),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        });
+        loaded.map(|loaded| loaded.settings.membership.lookup).map_err(|errors| errors[0].to_string())
+    };
+    let elsewhere = start(None, "d/conf/cluster.conf", "10.0.0.1:8848").unwrap_err();
+    assert!(
+        elsewhere.starts_with(
+            "d/conf/cluster.conf: isn't read, since the list of members is looked for beside the settings, in etc/cluster.conf: \
+             move it there, or name its folder with --config-dir"
+        ),
+        "{elsewhere}"
     );
+    for text in ["", "# 10.0.0.1:8848\n\n"] {
+        let nobody = start(None, "etc/cluster.conf", text).unwrap_err();
+        assert!(
+            nobody.starts_with("etc/cluster.conf: names no member; name the members: one host:port a line"),
+            "{nobody}"
+        );
+    }
+    for list in ["d/conf/cluster.conf", "etc/cluster.conf"] {
+        assert_eq!(start(Some("true"), list, "#"), Ok(Lookup::Standalone));
+    }
+    assert_eq!(start(None, "d/conf/cluster.conf", "# nobody"), Ok(Lookup::Standalone));
 }
