@@ -21,6 +21,7 @@ use super::{
     key,
     lists::Lists,
     load::Loaded,
+    mapper::{Owner, owner},
     outbox::{Item, Sent},
     silence,
 };
@@ -229,7 +230,7 @@ impl Exchange {
             Ok(body) => {
                 let at = self.at();
                 let batch = batch::read_answer(&body, asked, at);
-                batch.map(|batch| self.distro.take(batch, at.now)).map_err(Into::into)
+                batch.map(|batch| self.distro.take(Some(from), batch, at.now)).map_err(Into::into)
             }
             Err(error) => Err(ExchangeError::from(error)),
         };
@@ -307,7 +308,7 @@ impl Exchange {
         let texts: Vec<String> = keys.iter().map(|key| key::of(key.place())).collect();
         let asked = self.at();
         let (body, at) = (self.peers.data(to, &texts).await?, self.at());
-        let outcome = self.distro.take(batch::read_answer(&body, asked, at)?, at.now);
+        let outcome = self.distro.take(None, batch::read_answer(&body, asked, at)?, at.now);
         let known: BTreeSet<&ServiceKey> = outcome.taken.iter().map(|(key, _)| key).collect();
         for key in keys.iter().filter(|key| !known.contains(key)) {
             let refused = outcome.refused.iter().any(|(text, _)| *text == key::of(key.place()));
@@ -357,12 +358,14 @@ fn read<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, serde_json::
 
 impl Distro {
     /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
-    /// ours, add to them.
-    pub(super) fn take(&self, batch: Vec<batch::Read>, now: Millis) -> Outcome {
-        let part = |key: &ServiceKey| match self.owns(key) {
-            true if self.judges(key, now) => Part::Judges,
-            true => Part::Collects,
-            false => Part::Copies,
+    /// ours, add to them. `from` is the Nacre member that they come from.
+    pub(super) fn take(&self, from: Option<&Address>, batch: Vec<batch::Read>, now: Millis) -> Outcome {
+        let view = self.0.cluster.view();
+        let part = |key: &ServiceKey| match owner(&view, &key.name) {
+            Owner::Here if self.judges(key, now) => Part::Judges,
+            Owner::Here => Part::Collects,
+            Owner::Peer(owner) if from == Some(owner) => Part::Follows,
+            Owner::Peer(_) | Owner::Nobody => Part::Copies,
         };
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
         self.taken(&outcome);
@@ -392,7 +395,7 @@ impl Distro {
         body: &[u8],
     ) -> Result<Outcome, serde_json::Error> {
         let at = self.0.clock.reading();
-        let outcome = self.take(batch::read(body, at)?, at.now);
+        let outcome = self.take(from, batch::read(body, at)?, at.now);
         self.hand_on(unreached, &outcome, at.now);
         let ours: Vec<_> = outcome.taken.iter().filter(|(_, taken)| is_ours_better(taken)).collect();
         let keys = ours.into_iter().map(|(key, _)| key.clone());
