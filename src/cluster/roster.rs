@@ -549,6 +549,7 @@ fn peer(address: &Address, member: &Seen, slow: &BTreeSet<Address>) -> Peer {
         nacre: member.nacre,
         starting: member.starting,
         leaving: member.is_leaving(),
+        outvoted: slow.contains(address) && member.state != MemberState::Down,
     }
 }
 

@@ -445,6 +445,14 @@ mod damped_rules {
         assert!(roster.reported(&marked(B, slow), Millis(1)));
         assert_eq!((state(&roster, C), ring(&roster)), ("DOWN", vec![OWN.to_owned(), B.to_owned()]));
         assert_eq!(roster.members()[2].why, "most members call it slow");
+        let is_at_work = |roster: &Roster| roster.view().peer(&at(C)).is_some_and(Peer::is_nacre_at_work);
+        assert!(
+            is_at_work(&roster) && roster.view().unreached().eq([&at(C)]),
+            "it answers this node, if not most"
+        );
+        let mut alone = roster.clone();
+        alone.refused(&at(C), Millis(2));
+        assert!(!is_at_work(&alone));
         assert!(roster.reported(&nacre(B), Millis(2)));
         assert_eq!(state(&roster, C), "UP");
     }

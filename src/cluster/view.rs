@@ -35,13 +35,15 @@ pub struct Peer {
     pub starting: bool,
     /// It has said that it goes in order: it answers what comes, and owns nothing any more.
     pub leaving: bool,
+    /// It is DOWN only since most call it slow: this node reaches it, and goes on to bring it what is new.
+    pub outvoted: bool,
 }
 
 impl Peer {
     /// A member that nothing has been heard of but this state.
     #[must_use]
     pub fn new(address: Address, state: MemberState) -> Self {
-        Self { address, state, nacre: None, starting: false, leaving: false }
+        Self { address, state, nacre: None, starting: false, leaving: false, outvoted: false }
     }
 
     /// Whether services may be its own.
@@ -77,7 +79,7 @@ impl Peer {
     /// Whether it is a Nacre member that can be reached and has its data.
     #[must_use]
     pub fn is_nacre_at_work(&self) -> bool {
-        self.nacre.is_some() && self.state != MemberState::Down && !self.starting
+        self.nacre.is_some() && (self.state != MemberState::Down || self.outvoted) && !self.starting
     }
 }
 
@@ -148,7 +150,7 @@ impl View {
         self.peers.binary_search_by(|peer| peer.address.as_str().cmp(address)).ok()
     }
 
-    /// The Nacre members that this node can't reach. Others may.
+    /// The Nacre members that this node can't reach, or that most can't in time. Others may.
     pub fn unreached(&self) -> impl Iterator<Item = &Address> {
         let unreached =
             self.peers.iter().filter(|peer| peer.nacre.is_some() && peer.state == MemberState::Down);

@@ -18,7 +18,7 @@ use crate::{
         Definition, Instance, Registry, ServiceKey,
         cluster::Cluster,
         instance::InstanceId,
-        merge::{Merged, Replaced},
+        merge::{Judge, Merged, Replaced},
         name::NameError,
         registry::Place,
     },
@@ -159,10 +159,22 @@ pub struct Outcome {
 pub enum Part {
     /// It keeps a copy.
     Copies,
+    /// The same, and the peer is the owner.
+    Follows,
     /// It loads, or owns the service since a moment ago: of a list of 1.x it takes what is new.
     Collects,
     /// It owns the service for so long that it may judge silence: the same, and what has been silent for too long goes.
     Judges,
+}
+
+impl Part {
+    fn judge(self) -> Judge {
+        match self {
+            Self::Judges => Judge::Here,
+            Self::Follows => Judge::Teller,
+            Self::Copies | Self::Collects => Judge::Another,
+        }
+    }
 }
 
 impl Outcome {
@@ -195,12 +207,12 @@ pub fn take(
             let (place, part) = (service.place(), part(&service));
             let (taken, left_out) = match content {
                 Content::Entries { entries, complete } => {
-                    let mut merged = registry.merge(place, entries, complete, part == Part::Judges, now)?;
+                    let mut merged = registry.merge(place, entries, complete, part.judge(), now)?;
                     let left_out = merged.refused.take();
                     (Taken::Merged(merged), left_out)
                 }
                 Content::List(list) => {
-                    let owner_here = part != Part::Copies;
+                    let owner_here = !matches!(part, Part::Copies | Part::Follows);
                     let mut replaced = registry.replace_by_legacy(place, &list, owner_here, now)?;
                     let left_out = replaced.refused.take();
                     (Taken::Replaced(replaced), left_out)

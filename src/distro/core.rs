@@ -32,7 +32,8 @@ pub const STILL_MS: u64 = 2_000;
 const HEARTBEAT_MS: u64 = 500;
 /// A peer that was asked about silent parts and doesn't answer for this long knows nothing of them, in milliseconds.
 const ASK_MS: u64 = 3_000;
-/// A peer whose answer to that was no good is asked again after this, in milliseconds.
+/// A peer whose answer to that was no good is asked again after this, and about others while its answer is still to come, in
+/// milliseconds: one over a slow link must have the time to answer before nobody waits for it any more.
 const ASK_AGAIN_MS: u64 = 500;
 /// For so long a node that is no member any more goes on to bring the others what it wrote until then, in milliseconds; they
 /// take it for longer.
@@ -166,8 +167,7 @@ struct Line<K> {
     /// Keys to be asked of a member of 1.x.
     pulls: BTreeSet<K>,
     verifying: bool,
-    asking: bool,
-    /// Until when it isn't asked again after it gave no answer.
+    /// Until when it isn't asked again while a question is under way or after it gave no answer.
     ask_not_before: Millis,
     pulling: bool,
 }
@@ -180,7 +180,6 @@ impl<K: Clone + Ord + std::hash::Hash> Line<K> {
             boot: None,
             pulls: BTreeSet::new(),
             verifying: false,
-            asking: false,
             ask_not_before: Millis(0),
             pulling: false,
         }
@@ -294,8 +293,8 @@ impl<D: Data> Core<D> {
     /// What waits for a Nacre member that can't be reached any more goes to the others, which may reach it.
     fn send_round(&mut self, before: &View, now: Millis) {
         let pace = self.pace();
-        for unreached in
-            self.view.unreached().filter(|address| before.peer(address).is_some_and(Peer::is_nacre_at_work))
+        let was_reached = |peer: &Peer| peer.is_nacre_at_work() && !peer.outvoted;
+        for unreached in self.view.unreached().filter(|address| before.peer(address).is_some_and(was_reached))
         {
             let Some(line) = self.lines.get(unreached) else { continue };
             let keys: Vec<D::Key> = line.outbox.keys().cloned().collect();
@@ -442,7 +441,9 @@ impl<D: Data> Core<D> {
             Standing::Starting | Standing::Comparing => self.load.as_ref().and_then(|load| load.next(now)),
             Standing::Serving | Standing::Leaving => {
                 let asks = self.asks.values().map(Question::until);
-                self.next_send().into_iter().chain(asks).chain([self.next_round]).min()
+                let again = self.lines.values().map(|line| line.ask_not_before);
+                let again = again.filter(|at| *at > now && !self.asks.is_empty());
+                self.next_send().into_iter().chain(asks).chain(again).chain([self.next_round]).min()
             }
         };
         Some(next.map_or(heartbeat, |next| next.min(heartbeat)))
@@ -495,18 +496,15 @@ impl<D: Data> Core<D> {
                     line.outbox.put(&key, true, now, pace);
                 }
             }
-            (UnderWay::Ask(keys), answer) => {
-                line.asking = false;
-                if let Answer::Done = answer {
-                    for key in &keys {
-                        if let Some(ask) = self.asks.get_mut(key) {
-                            ask.waits_for.remove(&peer);
-                        }
+            (UnderWay::Ask(keys), Answer::Done) => {
+                line.ask_not_before = now;
+                for key in &keys {
+                    if let Some(ask) = self.asks.get_mut(key) {
+                        ask.waits_for.remove(&peer);
                     }
-                } else {
-                    line.ask_not_before = now.plus(ASK_AGAIN_MS);
                 }
             }
+            (UnderWay::Ask(_), _) => line.ask_not_before = now.plus(ASK_AGAIN_MS),
             (UnderWay::Checksums, _) => line.verifying = false,
             // What a pull didn't bring, the peer's next checksums ask for again.
             (UnderWay::Pull, _) => line.pulling = false,
@@ -596,17 +594,26 @@ impl<D: Data> Core<D> {
     }
 
     fn ask_peers(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
+        if self.asks.is_empty() {
+            return;
+        }
         let view = Arc::clone(&self.view);
         for peer in view.peers.iter().filter(|peer| peer.is_nacre_at_work()) {
-            let waits = |ask: &Question| ask.waits_for.contains(&peer.address);
-            let Some(line) = self.lines.get_mut(&peer.address) else { continue };
-            if line.asking || now < line.ask_not_before {
+            let Some(line) = self.lines.get_mut(&peer.address).filter(|line| now >= line.ask_not_before)
+            else {
                 continue;
-            }
-            let keys = self.asks.iter().filter(|(_, ask)| waits(ask)).map(|(key, _)| key.clone());
+            };
+            let asked = self.calls.values().filter_map(|(to, call)| match call {
+                UnderWay::Ask(keys) if *to == peer.address => Some(keys),
+                _ => None,
+            });
+            let asked: BTreeSet<&D::Key> = asked.flatten().collect();
+            let waits =
+                |key: &D::Key, ask: &Question| ask.waits_for.contains(&peer.address) && !asked.contains(key);
+            let keys = self.asks.iter().filter(|(key, ask)| waits(key, ask)).map(|(key, _)| key.clone());
             let keys: Vec<_> = keys.collect();
             if !keys.is_empty() {
-                line.asking = true;
+                line.ask_not_before = now.plus(ASK_AGAIN_MS);
                 let call = self.call(&peer.address, Call::Ask(keys));
                 actions.push(call);
             }

@@ -49,7 +49,7 @@ fn address(n: u32) -> Address {
 }
 
 fn nacre(n: u32, state: MemberState) -> Peer {
-    Peer { address: address(n), state, nacre: Some(1), starting: false, leaving: false }
+    Peer { address: address(n), state, nacre: Some(1), starting: false, leaving: false, outvoted: false }
 }
 
 fn legacy(n: u32, state: MemberState) -> Peer {
@@ -252,6 +252,44 @@ fn silence_is_judged_when_all_have_answered_or_three_seconds_have_passed() {
     core.see(view(Standing::Serving, vec![away()]), Millis(3_200));
     core.ask(&9, Millis(3_200));
     assert_eq!(said(&poll(&mut core, &data, Millis(3_200))), ["settled 9 of 3200"], "nobody to ask");
+}
+
+#[test]
+fn a_peer_that_takes_its_time_is_asked_about_others_meanwhile() {
+    let data = Numbers::default();
+    let mut core = serving(vec![nacre(2, MemberState::Up)]);
+    core.ask(&7, Millis(10));
+    let first = poll(&mut core, &data, Millis(10));
+    core.ask(&8, Millis(20));
+    assert!(poll(&mut core, &data, Millis(20)).is_empty() && core.next(Millis(20)) == Some(Millis(510)));
+    let second = poll(&mut core, &data, Millis(510));
+    assert_eq!(said(&second), ["10.0.0.2:8848 ask [8]"], "and about 7 but once");
+    answered(&mut core, id(&first, 0), Answer::Done, &data, Millis(1_600));
+    core.ask(&9, Millis(1_600));
+    let actions = poll(&mut core, &data, Millis(1_600));
+    assert_eq!(said(&actions), ["settled 7 of 10", "10.0.0.2:8848 ask [9]"], "it answers again");
+    answered(&mut core, id(&second, 0), Answer::Done, &data, Millis(1_700));
+    assert_eq!(said(&poll(&mut core, &data, Millis(1_700))), ["settled 8 of 20"]);
+}
+
+#[test]
+fn one_that_is_down_by_the_voices_of_others_alone_is_brought_what_is_new() {
+    let data = Numbers::default();
+    let outvoted = || Peer { outvoted: true, ..nacre(2, MemberState::Down) };
+    let mut core = serving(vec![nacre(2, MemberState::Up), nacre(3, MemberState::Up)]);
+    core.see(view(Standing::Serving, vec![outvoted(), nacre(3, MemberState::Up)]), Millis(1));
+    core.changed(&7, Millis(2));
+    let actions = poll(&mut core, &data, Millis(2));
+    assert_eq!(said(&actions), ["10.0.0.2:8848 push 7>None", "10.0.0.3:8848 push 7>None"]);
+    for n in 0..2 {
+        answered(&mut core, id(&actions, n), Answer::Push(Sent::Taken(vec![Some(1)])), &data, Millis(3));
+    }
+    core.see(
+        view(Standing::Serving, vec![nacre(2, MemberState::Down), nacre(3, MemberState::Up)]),
+        Millis(4),
+    );
+    core.changed(&8, Millis(60));
+    assert_eq!(said(&poll(&mut core, &data, Millis(60))), ["10.0.0.3:8848 push 8>None"]);
 }
 
 #[test]

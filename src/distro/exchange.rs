@@ -229,7 +229,7 @@ impl Exchange {
             Ok(body) => {
                 let at = self.at();
                 let batch = batch::read_answer(&body, asked, at);
-                batch.map(|batch| self.distro.take(batch, at.now)).map_err(Into::into)
+                batch.map(|batch| self.distro.take(Some(from), batch, at.now)).map_err(Into::into)
             }
             Err(error) => Err(ExchangeError::from(error)),
         };
@@ -307,7 +307,7 @@ impl Exchange {
         let texts: Vec<String> = keys.iter().map(|key| key::of(key.place())).collect();
         let asked = self.at();
         let (body, at) = (self.peers.data(to, &texts).await?, self.at());
-        let outcome = self.distro.take(batch::read_answer(&body, asked, at)?, at.now);
+        let outcome = self.distro.take(None, batch::read_answer(&body, asked, at)?, at.now);
         let known: BTreeSet<&ServiceKey> = outcome.taken.iter().map(|(key, _)| key).collect();
         for key in keys.iter().filter(|key| !known.contains(key)) {
             let refused = outcome.refused.iter().any(|(text, _)| *text == key::of(key.place()));

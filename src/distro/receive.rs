@@ -4,17 +4,20 @@ use super::{
     accept::{self, AcceptError, Outcome, Part, Taken},
     batch,
     handle::Distro,
+    mapper::{Owner, owner},
 };
 use crate::{base::clock::Millis, cluster::Address, model::ServiceKey};
 
 impl Distro {
     /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
-    /// ours, add to them.
-    pub(super) fn take(&self, batch: Vec<batch::Read>, now: Millis) -> Outcome {
-        let part = |key: &ServiceKey| match self.owns(key) {
-            true if self.judges(key, now) => Part::Judges,
-            true => Part::Collects,
-            false => Part::Copies,
+    /// ours, add to them. `from` is the Nacre member that they come from.
+    pub(super) fn take(&self, from: Option<&Address>, batch: Vec<batch::Read>, now: Millis) -> Outcome {
+        let view = self.0.cluster.view();
+        let part = |key: &ServiceKey| match owner(&view, &key.name) {
+            Owner::Here if self.judges(key, now) => Part::Judges,
+            Owner::Here => Part::Collects,
+            Owner::Peer(owner) if from == Some(owner) => Part::Follows,
+            Owner::Peer(_) | Owner::Nobody => Part::Copies,
         };
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
         self.taken(&outcome);
@@ -46,7 +49,7 @@ impl Distro {
         body: &[u8],
     ) -> Result<Outcome, serde_json::Error> {
         let at = self.0.clock.reading();
-        let outcome = self.take(batch::read(body, at)?, at.now);
+        let outcome = self.take(from, batch::read(body, at)?, at.now);
         self.hand_on(unreached, &outcome, at.now);
         let ours: Vec<_> = outcome.taken.iter().filter(|(_, taken)| is_ours_better(taken)).collect();
         let keys = ours.into_iter().map(|(key, _)| key.clone());

@@ -57,12 +57,23 @@ pub struct Replaced {
     pub refused: Option<NameError>,
 }
 
+/// Who judges the silence of a service's instances, as far as whoever merges news of them knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judge {
+    /// This node: it is the owner, and has been for so long that all that live have beaten here. What is told of and has
+    /// been silent for too long is removed for all, since whoever has it waits for that.
+    Here,
+    /// Whoever tells: it is the owner. What it has is taken, however long it has been silent, and goes when the owner says
+    /// so.
+    Teller,
+    /// Another, or nobody yet: what has been silent for too long isn't taken anew.
+    Another,
+}
+
 impl Registry {
     /// Merges what a Nacre member tells of a service, which is made where something of it is to be remembered.
     ///
-    /// `complete` says that these are all that the member knows. `judges` says that this node is the owner, and has been
-    /// for so long that all that live have beaten here: what is told of and has been silent for too long is removed for
-    /// all, since whoever has it waits for that. Nothing new makes no revision; everything new makes one.
+    /// `complete` says that these are all that the member knows. Nothing new makes no revision; everything new makes one.
     ///
     /// # Errors
     /// [`NameError`] of the service; nothing is taken then.
@@ -71,14 +82,14 @@ impl Registry {
         place: Place<'_>,
         mut entries: Vec<Entry>,
         complete: bool,
-        judges: bool,
+        judge: Judge,
         now: Millis,
     ) -> Result<Merged, NameError> {
         entries.sort_by(|one, other| compare(&one.key(), &other.key()));
         loop {
             let service = match self.get(place) {
                 Some(service) => service,
-                None if !entries.iter().any(|entry| self.is_worth_a_service(entry, judges, now)) => {
+                None if !entries.iter().any(|entry| self.is_worth_a_service(entry, judge, now)) => {
                     return Ok(Merged::default());
                 }
                 None => self.get_or_make(place, Default::default, now)?,
@@ -86,7 +97,7 @@ impl Registry {
             let written = self.write(&service, now, |draft| {
                 let before = draft.highest_stamp;
                 let merging =
-                    Merging { registry: self, draft, judges, now, before, merged: Merged::default() };
+                    Merging { registry: self, draft, judge, now, before, merged: Merged::default() };
                 merging.run(std::mem::take(&mut entries), complete)
             });
             // Where it was removed meanwhile, nothing has been taken out of `entries`.
@@ -96,9 +107,9 @@ impl Registry {
         }
     }
 
-    fn is_worth_a_service(&self, entry: &Entry, judges: bool, now: Millis) -> bool {
+    fn is_worth_a_service(&self, entry: &Entry, judge: Judge, now: Millis) -> bool {
         match entry {
-            Entry::Alive(instance) => judges || !self.is_too_old(instance, now),
+            Entry::Alive(instance) => judge != Judge::Another || !self.is_too_old(instance, now),
             Entry::Gone(_) => self.shared,
         }
     }
@@ -158,7 +169,7 @@ impl Registry {
 struct Merging<'a> {
     registry: &'a Registry,
     draft: &'a mut Draft,
-    judges: bool,
+    judge: Judge,
     now: Millis,
     /// The highest stamp before.
     before: u64,
@@ -205,7 +216,7 @@ impl Merging<'_> {
         self.draft.ephemeral().iter().any(|ours| {
             while entries.next_if(|entry| compare(&entry.key(), &ours.key()) == Ordering::Less).is_some() {}
             let told = entries.peek().is_some_and(|entry| compare(&entry.key(), &ours.key()).is_eq());
-            !(told || self.judges && self.registry.is_too_old(ours, self.now))
+            !(told || self.judge == Judge::Here && self.registry.is_too_old(ours, self.now))
         })
     }
 
@@ -236,9 +247,9 @@ impl Merging<'_> {
         let gone = self.draft.gone.get(&key).filter(|_| !mutant::is(Mutant::TombstoneLoses));
         if gone.is_some_and(|gone| newer(&Shown::Gone(gone), &Shown::Alive(&told, told.mark())).is_gt()) {
             self.merged.ours_is_newer = true;
-        } else if !self.registry.is_too_old(&told, self.now) {
+        } else if self.judge == Judge::Teller || !self.registry.is_too_old(&told, self.now) {
             self.put(told);
-        } else if self.judges {
+        } else if self.judge == Judge::Here {
             let (stamp, cause) = (self.draft.local_stamp(), Cause::Silent { last_beat: told.last_beat() });
             self.draft.bury(Gone::of(&key, stamp, self.now, cause));
         }

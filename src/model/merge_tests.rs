@@ -9,7 +9,7 @@ use super::{
     change::Changes,
     gone::Cause,
     instance::{Description, InstanceId},
-    merge::{Merged, Replaced},
+    merge::{Judge, Merged, Replaced},
     name::NameError,
 };
 use crate::base::clock::{Millis, Reading};
@@ -38,7 +38,7 @@ impl Node {
     }
 
     fn merge(&self, entries: Vec<Entry>, complete: bool) -> Merged {
-        self.registry.merge(PLACE, entries, complete, false, NOW).unwrap()
+        self.registry.merge(PLACE, entries, complete, Judge::Another, NOW).unwrap()
     }
 
     fn register(&self, ip: &str, weight: f64) {
@@ -199,7 +199,7 @@ fn nothing_worth_remembering_makes_no_service() {
     node.registry.set_expires(false);
     assert_eq!(node.merge(vec![silent("a", 5, 30_001)], true), Merged { changed: true, ..MERGED });
     let alone = Registry::new(Arc::default(), Limits::default());
-    assert_eq!(alone.merge(PLACE, vec![left("a", 5)], true, false, NOW), Ok(MERGED));
+    assert_eq!(alone.merge(PLACE, vec![left("a", 5)], true, Judge::Another, NOW), Ok(MERGED));
     assert!(alone.is_empty());
 }
 
@@ -218,12 +218,26 @@ fn what_has_been_silent_for_too_long_is_not_taken_anew_but_kept_where_it_is() {
 }
 
 #[test]
+fn what_the_owner_has_is_taken_however_long_it_has_been_silent() {
+    let merge = |node: &Node, told| node.registry.merge(PLACE, told, true, Judge::Teller, NOW).unwrap();
+    let (copy, other) = (Node::new(5_000), Node::new(5_000));
+    assert_eq!(merge(&copy, vec![silent("a", 5, 90_000)]), Merged { changed: true, ..MERGED });
+    assert_eq!(copy.shown(), ["a 5 1.0 true"]);
+    let state = copy.service().state();
+    assert!(state.ephemeral.get(&key("a")).unwrap().is_overdue(NOW), "and is as old as it was");
+    // What is known to be gone is another matter.
+    other.merge(vec![expired("a", 6)], true);
+    assert_eq!(merge(&other, vec![silent("a", 5, 90_000)]), Merged { ours_is_newer: true, ..MERGED });
+    assert_eq!(other.shown(), ["a 6 silent"]);
+}
+
+#[test]
 fn what_has_been_silent_for_too_long_is_removed_for_all_by_the_owner() {
     let (owner, copy) = (Node::new(5_000), Node::new(5_000));
     copy.merge(vec![alive("a", 5_007)], true);
     copy.service().state().ephemeral.get(&key("a")).unwrap();
     let told = vec![silent("a", 5_007, 30_001), silent("b", 6, 30_000)];
-    let merged = owner.registry.merge(PLACE, told, true, true, NOW).unwrap();
+    let merged = owner.registry.merge(PLACE, told, true, Judge::Here, NOW).unwrap();
     assert_eq!(merged, Merged { changed: true, ..MERGED });
     assert_eq!(owner.shown(), ["b 6 1.0 true", "a 5008 silent"]);
     assert_eq!(owner.reports(), (1, 1), "peers are told");
@@ -383,7 +397,7 @@ fn what_a_complete_datum_lacks_is_told_to_its_sender() {
         instance.beat(NOW.minus(30_001));
     }
     assert!(node.merge(vec![], true).ours_is_newer, "the owner must hear of it to remove it");
-    let merged = node.registry.merge(PLACE, vec![], true, true, NOW).unwrap();
+    let merged = node.registry.merge(PLACE, vec![], true, Judge::Here, NOW).unwrap();
     assert!(!merged.ours_is_newer, "what is about to go from here is not worth a word");
     assert_eq!(node.shown().len(), 4);
 }
@@ -397,7 +411,7 @@ fn an_instance_that_can_not_be_is_left_out() {
     assert_eq!(node.shown(), ["a 3 1.0 true", "c 3 1.0 true"]);
     let place = Place { name: "G@@/", ..PLACE };
     assert!(matches!(
-        node.registry.merge(place, vec![alive("a", 3)], true, false, NOW),
+        node.registry.merge(place, vec![alive("a", 3)], true, Judge::Another, NOW),
         Err(NameError::Characters(_))
     ));
     assert_eq!(node.registry.len(), 1);

@@ -20,7 +20,7 @@ use nacre::{
         outbox::Sent,
         silence, takeover,
     },
-    model::{Limits, Registry, ServiceKey, change::Changes},
+    model::{Limits, Registry, ServiceKey, change::Changes, merge::Judge},
 };
 use nacre_middleware::{breaker::Breaker, lateness::Lateness, refusal};
 
@@ -355,8 +355,13 @@ impl NacreNode {
     /// Merges what `from` sent; its ages count from `told_at`.
     fn merge(&mut self, from: Option<NodeId>, datum: &Datum, told_at: Millis, now: Millis) {
         let place = datum.key.place();
-        let judges = self.tenure.is_long(&self.view, place.name, now);
-        let merged = self.registry.merge(place, datum.entries(told_at, now), datum.is_complete, judges, now);
+        let is_at_work = matches!(self.view.standing, Standing::Serving | Standing::Leaving);
+        let judge = match mapper::owner(&self.view, place.name) {
+            Owner::Here if self.tenure.is_long(&self.view, place.name, now) => Judge::Here,
+            Owner::Peer(owner) if is_at_work && from == Some(node_at(owner)) => Judge::Teller,
+            _ => Judge::Another,
+        };
+        let merged = self.registry.merge(place, datum.entries(told_at, now), datum.is_complete, judge, now);
         let merged = merged.unwrap();
         if let Some(stamp) = merged.belated {
             self.core.came_belated(&datum.key, stamp);
