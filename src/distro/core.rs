@@ -242,6 +242,8 @@ impl<D: Data> Core<D> {
         let view = Arc::clone(&self.view);
         self.lines.retain(|address, _| view.peer(address).is_some() || mutant::is(Mutant::EndlessRetry));
         self.part(before.standing, now);
+        // With one that is listed anew all begins anew: what was sent to it before is answered, but not what will be.
+        self.calls.retain(|_, (to, _)| self.lines.contains_key(to));
         self.send_round(&before, now);
         for peer in &view.peers {
             let line = self.lines.entry(peer.address.clone()).or_insert_with(Line::new);
