@@ -559,30 +559,13 @@ impl<D: Data> Core<D> {
     }
 
     fn push(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
-        let (pace, view) = (self.pace(), Arc::clone(&self.view));
-        for peer in view.peers.iter().filter(|peer| is_sent_to(peer)) {
-            let line = self.lines.get_mut(&peer.address);
-            if let Some(items) = line.and_then(|line| line.outbox.take(now, pace)) {
-                let call = self.call(&peer.address, Call::Push(items));
-                actions.push(call);
-            }
-        }
-        if mutant::is(Mutant::EndlessRetry) {
-            self.push_to_strangers(now, actions);
-        }
-    }
-
-    /// The fault of [`Mutant::EndlessRetry`].
-    #[cold]
-    fn push_to_strangers(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
-        let pace = self.pace();
-        let strangers: Vec<_> =
-            self.lines.keys().filter(|to| self.view.peer(to).is_none()).cloned().collect();
-        for to in strangers {
-            if let Some(items) = self.lines.get_mut(&to).and_then(|line| line.outbox.take(now, pace)) {
-                let call = self.call(&to, Call::Push(items));
-                actions.push(call);
-            }
+        let (pace, view) = (self.pace(), &self.view);
+        let may_be_sent = |to: &Address| view.peer(to).map_or(mutant::is(Mutant::EndlessRetry), is_sent_to);
+        let lines = self.lines.iter_mut().filter(|(to, _)| may_be_sent(to));
+        let pushes = lines.filter_map(|(to, line)| Some((to.clone(), line.outbox.take(now, pace)?)));
+        for (to, items) in pushes.collect::<Vec<_>>() {
+            let call = self.call(&to, Call::Push(items));
+            actions.push(call);
         }
     }
 
