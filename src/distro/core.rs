@@ -236,6 +236,12 @@ impl<D: Data> Core<D> {
         core
     }
 
+    /// The cluster as it looked when the protocol was told last.
+    #[must_use]
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
     /// The cluster looks like this now.
     pub fn see(&mut self, view: Arc<View>, now: Millis) {
         let before = std::mem::replace(&mut self.view, view);

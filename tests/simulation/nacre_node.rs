@@ -176,9 +176,7 @@ impl NacreNode {
         if self.view.standing == Standing::Removed && view.standing == Standing::Starting {
             self.registry.forget_ephemeral();
         }
-        if self.view.ring != view.ring {
-            self.tenure.ended(Arc::clone(&self.view), at.now);
-        }
+        self.tenure.see(Arc::clone(&view), at.now);
         takeover::take_over(&self.registry, &self.view, &view, at.now);
         self.view = Arc::clone(&view);
         self.core.see(view, at.now);
@@ -355,7 +353,7 @@ impl NacreNode {
     /// Merges what `from` sent; its ages count from `told_at`.
     fn merge(&mut self, from: Option<NodeId>, datum: &Datum, told_at: Millis, now: Millis) {
         let place = datum.key.place();
-        let judges = self.tenure.is_long(&self.view, place.name, now);
+        let judges = self.tenure.is_long(place.name, now);
         let merged = self.registry.merge(place, datum.entries(told_at, now), datum.is_complete, judges, now);
         let merged = merged.unwrap();
         if let Some(stamp) = merged.belated {
@@ -573,6 +571,7 @@ impl SimNode for NacreNode {
             fleet: setup.fleet,
             lists: Lists(Arc::clone(&registry)),
             core: Core::new(RHYTHM, Arc::clone(&view), at.now),
+            tenure: takeover::Tenure::new(Arc::clone(&view), at.now),
             registry,
             changes,
             roster,
@@ -592,7 +591,6 @@ impl SimNode for NacreNode {
             changed: BTreeSet::new(),
             is_leaving: false,
             driven: at.now,
-            tenure: takeover::Tenure::new(at.now),
             understood: silence::Understood::default(),
             questions: BTreeMap::new(),
             last_question: 0,
