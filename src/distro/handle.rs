@@ -43,7 +43,7 @@ pub(super) struct Inner {
     pub core: Mutex<Core<Lists>>,
     /// Something is to be done earlier than the driver thinks.
     pub woken: Notify,
-    /// A call has ended.
+    /// A call has ended, or the cluster is another one: there may be nothing left to be brought to anybody.
     pub flushed: Notify,
     /// Tells one run of this node from another.
     boot: u64,
@@ -172,6 +172,8 @@ impl Distro {
             if self.0.core.lock().is_flushed() {
                 return;
             }
+            // What was taken above is news to the driver.
+            self.0.woken.notify_one();
             flushed.await;
         }
     }

@@ -105,6 +105,8 @@ impl Runner {
         for peer in view.peers.iter().filter(|peer| peer.nacre.is_none()) {
             core.lacks(&peer.address, handed_over.iter().cloned(), now);
         }
+        drop(core);
+        self.exchange.distro.0.flushed.notify_waiters();
         *seen = view;
     }
 
