@@ -200,7 +200,17 @@ struct Words {
     claim: Claim,
     /// Of services in these buckets something was missed.
     missed: Vec<u8>,
+    /// Who was known for late after them, as a digest: they hold for those alone.
+    lates: u64,
     at: Millis,
+}
+
+impl Words {
+    /// Whether they still hold: who was late by them may have been forgotten since, with a change of the ring or by what
+    /// another one says that takes itself for the owner, and would count as in time.
+    fn hold(&self, registry: &Registry) -> bool {
+        lates(registry, &|key| self.claim.holds(key)).root() == self.lates
+    }
 }
 
 impl Understood {
@@ -221,7 +231,8 @@ impl Understood {
         if is_equal {
             in_time(registry, &|key| claim.holds(key) && !verify::is_in::<Lists>(&missed, key), now);
         } else {
-            self.0.insert(claim.source.clone(), Words { claim: claim.clone(), missed, at: now });
+            let lates = lates(registry, &|key| claim.holds(key)).root();
+            self.0.insert(claim.source.clone(), Words { claim: claim.clone(), missed, lates, at: now });
         }
     }
 
@@ -231,7 +242,8 @@ impl Understood {
         let Differing { wanted, unknown_there, within } = differing;
         let words =
             if within.is_some() { self.0.get(&claim.source).cloned() } else { self.0.remove(&claim.source) };
-        let Some(Words { missed, at, .. }) = words.filter(|words| words.claim == *claim) else { return };
+        let words = words.filter(|words| words.claim == *claim && words.hold(registry));
+        let Some(Words { missed, at, .. }) = words else { return };
         let differs: BTreeSet<&ServiceKey> = wanted.iter().chain(unknown_there).collect();
         let is_equal = |key: &ServiceKey| {
             within.as_ref().is_none_or(|buckets| verify::is_in::<Lists>(buckets, key))
@@ -540,6 +552,23 @@ mod tests {
         understood.verified(&copy, &owner, (&Known::All, false), later);
         understood.compared(&copy, &owner, &differing(&[], &[]));
         assert_eq!(ages(&copy, later.plus(2_000)), [15_000], "counted from when it was said");
+    }
+
+    #[test]
+    fn who_was_late_and_is_forgotten_before_the_keys_are_compared_is_not_in_time() {
+        let (copy, owner, now) = (node(&["a"]), claim(&["o:1"]), START.plus(29_000));
+        let service = copy.get(PLACE).unwrap();
+        let mut understood = Understood::default();
+        let equal = Differing { wanted: Vec::new(), unknown_there: Vec::new(), within: None };
+        let mut compare = |meanwhile: &dyn Fn()| {
+            service.state().ephemeral.iter().for_each(|one| one.set_late(true));
+            understood.verified(&copy, &owner, (&Known::All, false), now);
+            meanwhile();
+            understood.compared(&copy, &owner, &equal);
+            ages(&copy, now)
+        };
+        assert_eq!(compare(&|| forget_late(&service)), [29_000], "the ring has changed");
+        assert_eq!(compare(&|| {}), [29_000]);
     }
 
     #[test]

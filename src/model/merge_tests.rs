@@ -471,9 +471,24 @@ fn a_service_that_goes_takes_its_instances_along_and_later_stamps_are_higher() {
 }
 
 #[test]
+fn a_removal_is_remembered_and_told_also_where_not_even_the_service_was_known() {
+    let (one, other) = (Node::new(100), Node::new(5_000));
+    one.register("a", 1.0);
+    other.deregister("a");
+    assert_eq!((other.shown(), other.reports()), (vec!["a 5000 left".to_owned()], (1, 1)));
+    one.merge(other.entries(None), true);
+    assert_eq!(one.shown(), ["a 5000 left"]);
+    let unmakable = Place { namespace: "public", name: "no group" };
+    assert_eq!(other.registry.deregister(unmakable, key("a"), NOW), Ok(false));
+    assert!(other.registry.get(unmakable).is_none());
+}
+
+#[test]
 fn a_node_alone_keeps_no_tombstones_and_tells_nobody() {
     let changes = Arc::new(Changes::default());
     let registry = Registry::new(Arc::clone(&changes), Limits::default());
+    assert_eq!(registry.deregister(PLACE, key("a"), NOW), Ok(false));
+    assert!(registry.get(PLACE).is_none());
     registry.register(PLACE, &Description::new("a", 80, "C"), NOW).unwrap();
     registry.deregister(PLACE, key("a"), NOW).unwrap();
     registry.deregister(PLACE, key("b"), NOW).unwrap();

@@ -307,19 +307,27 @@ impl Registry {
 
     /// Removes an ephemeral instance; makes the cluster that is named, as the reference does.
     ///
-    /// An unknown service or instance is no error. Tells whether the instance was there.
+    /// An unknown service or instance is no error; where peers share the data, one of them may have it, so a service is
+    /// made to remember the removal. Tells whether the instance was there.
     ///
     /// # Errors
-    /// [`NameError`] of a cluster, in a known service only.
+    /// [`NameError`] of a cluster; for a node alone in a known service only.
     pub fn deregister(&self, place: Place<'_>, key: InstanceKey<'_>, now: Millis) -> Result<bool, NameError> {
-        let Some(service) = self.get(place) else { return Ok(false) };
-        let removed = self.write(&service, now, |draft| {
-            self.make_cluster(draft, key.cluster)?;
-            // Also where nothing was there: the reference writes the list back, and pushes it.
-            draft.touched.instances = true;
-            Ok(draft.remove(&key, Cause::Left).is_some())
-        });
-        removed.unwrap_or(Ok(false))
+        loop {
+            let made = || self.get_or_make(place, Definition::default, now).ok();
+            // Of a service that can't be made nobody has an instance.
+            let service = self.get(place).or_else(|| if self.shared { made() } else { None });
+            let Some(service) = service else { return Ok(false) };
+            let removed = self.write(&service, now, |draft| {
+                self.make_cluster(draft, key.cluster)?;
+                // Also where nothing was there: the reference writes the list back, and pushes it.
+                draft.touched.instances = true;
+                Ok(draft.remove(&key, Cause::Left).is_some())
+            });
+            if let Ok(done) = removed {
+                return done;
+            }
+        }
     }
 
     /// Removes a persistent instance, if it is there.

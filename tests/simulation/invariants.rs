@@ -394,7 +394,12 @@ impl Judge {
             let span = spec.unhealthy_ms * 1_000;
             let passable = |node, via| scene.reach.passable(node, via) <= scene.now.saturating_sub(span);
             // What a client writes has the health that the owner knows, which may not have heard its beats.
-            let owner = self.watched[node].owners[service].filter(|_| is.version > was.version);
+            let is_written = is.version > was.version;
+            let owner = self.watched[node].owners[service].filter(|_| is_written);
+            // And a life begins with the health of the former one, until its owner hears a beat.
+            if is_written && fact.born.saturating_add(span) > scene.now {
+                return;
+            }
             let hears =
                 |ack: &Ack| passable(node, ack.via) && owner.is_none_or(|owner| passable(owner, ack.via));
             let last = fact.acks.back().copied();
@@ -484,7 +489,7 @@ impl Judge {
         let (fact, spec, now) = (&scene.truth.facts[instance], &scene.fleet.specs[instance], scene.now);
         let service = spec.service;
         let beats = fact.born != NEVER && fact.has_beaten(spec, 10 * SECOND, now, |_| true);
-        if !beats || self.is_too_brisk(scene, spec) {
+        if !beats || self.is_too_brisk(scene, spec) || self.is_undecidable(scene, instance) {
             return;
         }
         let calm = self.calm_since(now);
@@ -507,6 +512,8 @@ impl Judge {
                 other.owners[service] == Some(*owner)
                     && now > since(other.owners_since[service])
                     && now > since(other.showings[instance].since)
+                    // It may have shown a former life until now.
+                    && now > since(fact.born)
                     && other.showings[instance].version >= fact.first_version
                     && now > since(scene.reach.clear(node, *owner))
                     && now > since(watched.members_since)
@@ -687,7 +694,9 @@ impl Judge {
                         }
                         Some(seen)
                             if !seen.healthy
-                                || seen.version < fact.acked.0 && self.has_kept(instance, fact.acked) =>
+                                || seen.version < fact.acked.0
+                                    && self.has_kept(instance, fact.acked)
+                                    && !self.is_undecidable(scene, instance) =>
                         {
                             let text =
                                 format!("{node} shows {seen:?}, version {} was acknowledged", fact.acked.0);
