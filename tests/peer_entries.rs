@@ -88,6 +88,10 @@ async fn serving() -> Node<impl Stack> {
 
 /// The same, and it exchanges data with the others.
 async fn exchanging() -> Node<impl Stack> {
+    exchanging_in(cluster(Standing::Serving).await)
+}
+
+fn exchanging_in(cluster: Cluster) -> Node<impl Stack> {
     let rhythm = Rhythm {
         merge_ms: 50,
         legacy_merge_ms: 1_000,
@@ -99,7 +103,7 @@ async fn exchanging() -> Node<impl Stack> {
     let protocol = move |cluster, registry, changes, clock| {
         Some(Distro::new(cluster, registry, changes, clock, rhythm, 1))
     };
-    let (cluster, folder) = (cluster(Standing::Serving).await, Arc::new(tempfile::tempdir().unwrap()));
+    let folder = Arc::new(tempfile::tempdir().unwrap());
     let mut node = start_among(cluster, settings(&[]), folder, None, protocol);
     node.caller = "10.0.0.2:50000".parse().unwrap();
     node
@@ -191,6 +195,21 @@ async fn nobody_is_believed_who_speaks_for_one_that_is_not_listed() {
     assert_eq!(ask(&mut node, "PUT", "/v1/ns/distro/datum", DATUM).await.0, 200, "1.x doesn't say who it is");
     let other = ask(&mut node, "PUT", "/nacre/peer/ask", r#"{"source":"10.0.0.3:8848","silent":[]}"#).await;
     assert_eq!(other.1, "caused: 10.0.0.3:8848 is no other listed member;");
+}
+
+#[tokio::test]
+async fn who_was_a_member_a_moment_ago_brings_data_in_its_own_name_and_nothing_else() {
+    let cluster = cluster(Standing::Serving).await;
+    let mut node = exchanging_in(cluster.clone());
+    cluster.drop_members(&[at(B)]);
+    for (named, status) in [(Some(B), 200), (Some(C), 403), (None, 403)] {
+        let headers: Vec<_> = named.into_iter().map(|named| ("request-source", named)).collect();
+        let answer = answer(&mut node, "PUT", "/v1/ns/distro/datum", &headers, DATUM).await;
+        assert_eq!(answer.status(), status, "{named:?}");
+    }
+    let (seen, _) =
+        ask(&mut node, "PUT", "/nacre/peer/ask", &format!(r#"{{"source":"{B}","silent":[]}}"#)).await;
+    assert_eq!(seen, 403);
 }
 
 #[tokio::test]

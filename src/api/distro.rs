@@ -6,11 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use http::{HeaderValue, StatusCode};
-use nacre_middleware::{
-    V1Body,
-    loop_guard::{PEER, SOURCE},
-    refusal,
-};
+use nacre_middleware::{V1Body, loop_guard::PEER, refusal};
 use serde_json::Value;
 
 use super::{
@@ -70,7 +66,7 @@ pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
         return Ok(Reply::OK);
     };
     body::check_json(call).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
-    let from = source(call);
+    let from = peers::source(call);
     if let Some(from) = &from {
         peers::check_known(&api.cluster.view_guard(), from)?;
     }
@@ -86,11 +82,6 @@ pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
         Some(fault) => Err(Refusal::illegal(fault)),
     };
     answer.inspect_err(|refusal| peers::note_malformed(api, call, refusal))
-}
-
-/// The Nacre member that sent a call; those of 1.x don't say who they are.
-fn source(call: &V1Call) -> Option<Address> {
-    call.head.headers.get(&SOURCE)?.to_str().ok().map(Address::new)
 }
 
 /// Refuses to show data while they aren't loaded, and of a node that is no member: another would take the few for all.

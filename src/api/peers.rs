@@ -29,9 +29,7 @@ pub fn check(api: &Api, call: &V1Call) -> Result<(), Refusal> {
     if view.standing == Standing::Alone {
         return check_own_host(call.peer).map_err(|refusal| refusal.in_state(State::Alone));
     }
-    if api.doorkeeper.proves(&view, call.peer.ip(), &call.head.headers)
-        || call.facts.is_of_data() && api.doorkeeper.sees_part(&view, call.peer.ip())
-    {
+    if api.doorkeeper.proves(&view, call.peer.ip(), &call.head.headers) || parts(api, &view, call) {
         return Ok(());
     }
     let caller = call.peer.ip().to_canonical();
@@ -39,6 +37,20 @@ pub fn check(api: &Api, call: &V1Call) -> Result<(), Refusal> {
         api.doorkeeper.refused(caller, member.as_str(), Instant::now());
     }
     Err(Refusal::forbidden(format_args!("{caller} is the address of no member; see nacre.peer.networks")))
+}
+
+/// Whether a call brings data of one that was a member a moment ago, and says whose they are: what says nothing is taken for
+/// the whole list of a member of 1.x.
+fn parts(api: &Api, view: &View, call: &V1Call) -> bool {
+    call.facts.brings_data()
+        && source(call).is_some_and(|source| view.parting.contains(&source))
+        && api.doorkeeper.sees_part(view, call.peer.ip())
+}
+
+/// The Nacre member that sent a call; those of 1.x don't say who they are.
+#[must_use]
+pub fn source(call: &V1Call) -> Option<Address> {
+    call.head.headers.get(&SOURCE)?.to_str().ok().map(Address::new)
 }
 
 /// Whether a member of this address is listed; the node itself counts as one.
@@ -80,8 +92,8 @@ fn claimed(call: &V1Call) -> Option<Address> {
     if let Some(source) = Params::of(call).get("source") {
         return Some(Address::new(source));
     }
-    if let Some(source) = call.head.headers.get(&SOURCE).and_then(|source| source.to_str().ok()) {
-        return Some(Address::new(source));
+    if let Some(source) = source(call) {
+        return Some(source);
     }
     let body = Some(&call.body).filter(|body| body.len() <= document::MAX_BYTES)?;
     let body: Value = serde_json::from_slice(body).ok()?;

@@ -90,20 +90,18 @@ impl Row {
             .or_else(|| Some(ROUTES.len() + number_of_special()?))
             .unwrap_or(usize::MAX)
     }
+
+    /// Whether what it brings is merged instance by instance, so that it is good even a moment after its sender was a member.
+    #[must_use]
+    pub fn brings_data(self) -> bool {
+        self.method == Method::PUT && self.path == DATUM
+    }
 }
 
 /// The labels of all rows for meters, in the order of [`Row::number`].
 pub fn labels() -> impl Iterator<Item = Label> {
     let routes = ROUTES.iter().map(|route| Label::of(&route.method, route.path));
     routes.chain(special::LABELS.map(|endpoint| Label { method: "any", endpoint }))
-}
-
-impl Row {
-    /// Whether what it brings is merged instance by instance, so that it is good even a moment after its sender was a member.
-    #[must_use]
-    pub fn is_of_data(self) -> bool {
-        self.method == Method::PUT && self.path == "/v1/ns/distro/datum"
-    }
 }
 
 impl Facts for Row {
@@ -117,13 +115,16 @@ impl Facts for Row {
 
     fn reads_body(&self) -> bool {
         // Only few GET entries do; for the others a body on a GET would be read in vain.
-        self.method != Method::GET || self.path == "/v1/ns/distro/datum"
+        self.method != Method::GET || self.path == DATUM
     }
 
     fn is_forwarded(&self) -> bool {
         self.forwarded
     }
 }
+
+/// Where members bring data, and ask for some.
+const DATUM: &str = "/v1/ns/distro/datum";
 
 const fn naming(method: Method, path: &'static str, handler: Handler) -> Route {
     Route { method, path, area: Area::Naming, dressed: true, of_peers: false, forwarded: false, handler }
@@ -207,8 +208,8 @@ static ROUTES: &[Route] = &[
     naming(Method::GET, "/v1/ns/operator/server/status", Now(operator::server_status)),
     naming(Method::GET, "/v1/ns/operator/push/state", Now(push_state::show)),
     naming(Method::PUT, "/v1/ns/operator/log", Now(operator::log)),
-    of_peers(naming(Method::PUT, "/v1/ns/distro/datum", Now(distro::put_datum))),
-    of_peers(naming(Method::GET, "/v1/ns/distro/datum", Now(distro::get_datum))),
+    of_peers(naming(Method::PUT, DATUM, Now(distro::put_datum))),
+    of_peers(naming(Method::GET, DATUM, Now(distro::get_datum))),
     of_peers(naming(Method::GET, "/v1/ns/distro/datums", Now(distro::get_datums))),
     of_peers(naming(Method::PUT, "/v1/ns/distro/checksum", Now(distro::put_checksum))),
     context(Method::GET, "/v1/core/cluster/self", Now(core::own_member)),

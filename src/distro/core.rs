@@ -235,12 +235,20 @@ impl<D: Data> Core<D> {
         core
     }
 
+    /// The cluster as it looked when the protocol was told last.
+    #[must_use]
+    pub fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
     /// The cluster looks like this now.
     pub fn see(&mut self, view: Arc<View>, now: Millis) {
         let before = std::mem::replace(&mut self.view, view);
         let view = Arc::clone(&self.view);
         self.lines.retain(|address, _| view.peer(address).is_some() || mutant::is(Mutant::EndlessRetry));
         self.part(before.standing, now);
+        // With one that is listed anew all begins anew: what was sent to it before is answered, but not what will be.
+        self.calls.retain(|_, (to, _)| self.lines.contains_key(to));
         self.send_round(&before, now);
         for peer in &view.peers {
             let line = self.lines.entry(peer.address.clone()).or_insert_with(Line::new);
@@ -555,30 +563,13 @@ impl<D: Data> Core<D> {
     }
 
     fn push(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
-        let (pace, view) = (self.pace(), Arc::clone(&self.view));
-        for peer in view.peers.iter().filter(|peer| is_sent_to(peer)) {
-            let line = self.lines.get_mut(&peer.address);
-            if let Some(items) = line.and_then(|line| line.outbox.take(now, pace)) {
-                let call = self.call(&peer.address, Call::Push(items));
-                actions.push(call);
-            }
-        }
-        if mutant::is(Mutant::EndlessRetry) {
-            self.push_to_strangers(now, actions);
-        }
-    }
-
-    /// The fault of [`Mutant::EndlessRetry`].
-    #[cold]
-    fn push_to_strangers(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
-        let pace = self.pace();
-        let strangers: Vec<_> =
-            self.lines.keys().filter(|to| self.view.peer(to).is_none()).cloned().collect();
-        for to in strangers {
-            if let Some(items) = self.lines.get_mut(&to).and_then(|line| line.outbox.take(now, pace)) {
-                let call = self.call(&to, Call::Push(items));
-                actions.push(call);
-            }
+        let (pace, view) = (self.pace(), &self.view);
+        let may_be_sent = |to: &Address| view.peer(to).map_or(mutant::is(Mutant::EndlessRetry), is_sent_to);
+        let lines = self.lines.iter_mut().filter(|(to, _)| may_be_sent(to));
+        let pushes = lines.filter_map(|(to, line)| Some((to.clone(), line.outbox.take(now, pace)?)));
+        for (to, items) in pushes.collect::<Vec<_>>() {
+            let call = self.call(&to, Call::Push(items));
+            actions.push(call);
         }
     }
 

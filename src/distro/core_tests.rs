@@ -177,6 +177,21 @@ fn a_member_that_is_no_longer_listed_gets_nothing_more() {
 }
 
 #[test]
+fn what_a_member_was_sent_before_it_was_taken_off_the_list_is_no_news_of_what_it_is_sent_after() {
+    let data = Numbers::default();
+    let peers = || vec![nacre(2, MemberState::Up)];
+    let mut core = serving(peers());
+    core.changed(&7, Millis(10));
+    let before = poll(&mut core, &data, Millis(10));
+    core.see(view(Standing::Serving, Vec::new()), Millis(11));
+    core.see(view(Standing::Serving, peers()), Millis(12));
+    core.changed(&8, Millis(13));
+    assert_eq!(said(&poll(&mut core, &data, Millis(13))), ["10.0.0.2:8848 push 8>None"]);
+    answered(&mut core, id(&before, 0), Answer::Push(Sent::Taken(vec![Some(5)])), &data, Millis(14));
+    assert!(core.is_lacking(&8));
+}
+
+#[test]
 fn a_comparison_goes_from_root_to_keys_and_ends_in_a_push_of_the_whole() {
     let data = Numbers((0..100).map(|key| (key, 1)).collect());
     let mut core = serving(vec![nacre(2, MemberState::Up)]);

@@ -43,7 +43,7 @@ pub(super) struct Inner {
     pub core: Mutex<Core<Lists>>,
     /// Something is to be done earlier than the driver thinks.
     pub woken: Notify,
-    /// A call has ended.
+    /// A call has ended, or the cluster is another one: there may be nothing left to be brought to anybody.
     pub flushed: Notify,
     /// Tells one run of this node from another.
     boot: u64,
@@ -74,7 +74,7 @@ impl Distro {
         let (view, now) = (cluster.view(), clock.now());
         let own = view.own.clone();
         Self(Arc::new(Inner {
-            core: Mutex::new(Core::new(rhythm, view, now)),
+            core: Mutex::new(Core::new(rhythm, Arc::clone(&view), now)),
             own,
             cluster,
             lists: Lists(registry),
@@ -89,7 +89,7 @@ impl Distro {
             counts: Counts::default(),
             failures: Mutex::default(),
             understood: Mutex::default(),
-            tenure: Mutex::new(Tenure::new(now)),
+            tenure: Mutex::new(Tenure::new(view, now)),
             settled: Mutex::default(),
             any_settled: Notify::new(),
         }))
@@ -104,12 +104,12 @@ impl Distro {
     /// Whether this node has answered for the instances of a service for so long that all that live have beaten here.
     #[must_use]
     pub fn judges(&self, key: &ServiceKey, now: Millis) -> bool {
-        self.0.tenure.lock().is_long(&self.0.cluster.view(), &key.name, now)
+        self.0.tenure.lock().is_long(&key.name, now)
     }
 
-    /// Some services have another owner from now on than in the view `before`.
-    pub(super) fn moved(&self, before: Arc<View>, now: Millis) {
-        self.0.tenure.lock().ended(before, now);
+    /// The cluster looks like this from now on.
+    pub(super) fn see(&self, view: Arc<View>, now: Millis) {
+        self.0.tenure.lock().see(view, now);
     }
 
     /// Asks those that may know of beats of the silent instances of a service which this node owns;
@@ -172,6 +172,8 @@ impl Distro {
             if self.0.core.lock().is_flushed() {
                 return;
             }
+            // What was taken above is news to the driver.
+            self.0.woken.notify_one();
             flushed.await;
         }
     }

@@ -42,7 +42,8 @@ impl Runner {
     /// Drives until `stopped`; calls under way are then given up.
     pub async fn run(self, stopped: CancellationToken) {
         let mut calls = JoinSet::new();
-        let mut seen = self.exchange.distro.0.cluster.view();
+        // What the cluster has become since the protocol was made is told like any other change.
+        let mut seen = Arc::clone(self.exchange.distro.0.core.lock().view());
         let mut views = self.exchange.distro.0.cluster.changes();
         let mut next_prune = self.now().plus(PRUNE_MS);
         loop {
@@ -92,9 +93,7 @@ impl Runner {
             // Others went on without it, and nobody kept for it what it should forget.
             self.registry().forget_ephemeral();
         }
-        if seen.ring != view.ring || seen.mapping != view.mapping {
-            self.exchange.distro.moved(Arc::clone(seen), now);
-        }
+        self.exchange.distro.see(Arc::clone(&view), now);
         let taken = take_over(self.registry(), seen, &view, now);
         self.exchange.distro.0.counts.taken_over.fetch_add(taken, Relaxed);
         if taken > 0 && seen.ring != view.ring {
@@ -106,6 +105,8 @@ impl Runner {
         for peer in view.peers.iter().filter(|peer| peer.nacre.is_none()) {
             core.lacks(&peer.address, handed_over.iter().cloned(), now);
         }
+        drop(core);
+        self.exchange.distro.0.flushed.notify_waiters();
         *seen = view;
     }
 

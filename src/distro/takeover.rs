@@ -24,11 +24,14 @@ pub const GRACE_MS: u64 = 15_000;
 /// Views that are remembered; beyond it the oldest counts as another owner.
 const MOST_FORMER: usize = 64;
 
-/// For how long the node has owned what it owns: the views of the last [`GRACE_MS`].
+/// For how long the node has owned what it owns: the view that counts, and those of the last [`GRACE_MS`].
+///
+/// It knows a view when it is told of it, so whoever hears of one earlier can't take the node for an owner of long standing.
 #[derive(Debug)]
 pub struct Tenure {
     /// What was before isn't known.
     since: Millis,
+    current: Arc<View>,
     /// When each ended, oldest first.
     former: VecDeque<(Millis, Arc<View>)>,
 }
@@ -36,14 +39,18 @@ pub struct Tenure {
 impl Tenure {
     /// Of a node that owns nothing yet.
     #[must_use]
-    pub fn new(now: Millis) -> Self {
-        Self { since: now, former: VecDeque::new() }
+    pub fn new(view: Arc<View>, now: Millis) -> Self {
+        Self { since: now, current: view, former: VecDeque::new() }
     }
 
-    /// This view doesn't count any more.
-    pub fn ended(&mut self, view: Arc<View>, now: Millis) {
+    /// This view counts from now on.
+    pub fn see(&mut self, view: Arc<View>, now: Millis) {
+        let before = std::mem::replace(&mut self.current, view);
+        if before.ring == self.current.ring && before.mapping == self.current.mapping {
+            return;
+        }
         self.former.retain(|(ended, _)| now.since(*ended) <= GRACE_MS);
-        self.former.push_back((now, view));
+        self.former.push_back((now, before));
         if self.former.len() > MOST_FORMER
             && let Some((ended, _)) = self.former.pop_front()
         {
@@ -54,10 +61,10 @@ impl Tenure {
     /// Whether the node has owned a service for so long that all its living instances have beaten here. A change of
     /// other services' owners doesn't matter: rings can change more often than that for a long time.
     #[must_use]
-    pub fn is_long(&self, view: &View, name: &str, now: Millis) -> bool {
+    pub fn is_long(&self, name: &str, now: Millis) -> bool {
         let is_recent = |ended: Millis| now.since(ended) <= GRACE_MS;
-        let recent = self.former.iter().filter(|(ended, _)| is_recent(*ended)).map(|(_, view)| &**view);
-        !is_recent(self.since) && recent.chain([view]).all(|view| owner(view, name) == Owner::Here)
+        let recent = self.former.iter().filter(|(ended, _)| is_recent(*ended)).map(|(_, view)| view);
+        !is_recent(self.since) && recent.chain([&self.current]).all(|view| owner(view, name) == Owner::Here)
     }
 }
 
@@ -186,21 +193,24 @@ mod tests {
             names.iter().find(|name| [owns(&two, name), owns(&three, name)] == of).unwrap().as_str()
         };
         let (stays, comes) = (find([true, true]), find([false, true]));
-        let mut tenure = Tenure::new(START);
-        let long = |tenure: &Tenure, ms: u64| {
-            [stays, comes].map(|name| tenure.is_long(&three, name, START.plus(ms)))
-        };
+        let mut tenure = Tenure::new(Arc::clone(&two), START);
+        let long = |tenure: &Tenure, ms: u64| [stays, comes].map(|name| tenure.is_long(name, START.plus(ms)));
         assert_eq!(long(&tenure, 15_000), [false, false]);
-        assert_eq!(long(&tenure, 15_001), [true, true]);
-        tenure.ended(Arc::clone(&two), START.plus(20_000));
+        assert_eq!(long(&tenure, 15_001), [true, false]);
+        tenure.see(Arc::clone(&three), START.plus(20_000));
+        let same_ring = view(&[up(2), up(3)]).with_parting(vec![Address::new("10.0.0.9:8848")]);
+        tenure.see(Arc::new(same_ring), START.plus(21_000));
         assert_eq!(long(&tenure, 35_000), [true, false]);
-        assert_eq!(long(&tenure, 35_001), [true, true]);
-        for ms in 40_000..=40_000 + MOST_FORMER as u64 {
-            tenure.ended(Arc::clone(&three), START.plus(ms));
+        assert_eq!(long(&tenure, 35_001), [true, true], "the ring was the same at 21,000");
+        for ms in 0..=MOST_FORMER as u64 {
+            let view = if ms % 2 == 0 { &two } else { &three };
+            tenure.see(Arc::clone(view), START.plus(40_000 + ms));
         }
+        tenure.see(Arc::clone(&three), START.plus(40_100));
         assert_eq!(tenure.former.len(), MOST_FORMER);
-        assert_eq!(long(&tenure, 55_000), [false, false], "what was before is forgotten");
-        assert_eq!(long(&tenure, 55_001), [true, true]);
+        assert_eq!(long(&tenure, 55_001), [false, false], "what was before is forgotten");
+        assert_eq!(long(&tenure, 55_100), [true, false]);
+        assert_eq!(long(&tenure, 55_101), [true, true]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use nacre::{
 use nacre_middleware::{
     breaker::{self, Admission, Bounds, Breaker, End, Turn, Verdict},
     lateness::Sent,
+    loop_guard::MOST_HOPS,
     refusal,
 };
 
@@ -31,8 +32,6 @@ const LIMIT_MS: u64 = 2_000;
 const MARGIN_MS: u64 = 5;
 /// To the owner and to the next one.
 const MOST_SENDS: u8 = 2;
-/// Among Nacre nodes a request is passed on so often at most.
-const MOST_HOPS: u8 = 2;
 
 /// A request on its way to an owner.
 #[derive(Clone, Copy, Debug)]

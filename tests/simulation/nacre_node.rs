@@ -176,9 +176,7 @@ impl NacreNode {
         if self.view.standing == Standing::Removed && view.standing == Standing::Starting {
             self.registry.forget_ephemeral();
         }
-        if self.view.ring != view.ring {
-            self.tenure.ended(Arc::clone(&self.view), at.now);
-        }
+        self.tenure.see(Arc::clone(&view), at.now);
         takeover::take_over(&self.registry, &self.view, &view, at.now);
         self.view = Arc::clone(&view);
         self.core.see(view, at.now);
@@ -357,7 +355,7 @@ impl NacreNode {
         let place = datum.key.place();
         let is_at_work = matches!(self.view.standing, Standing::Serving | Standing::Leaving);
         let judge = match mapper::owner(&self.view, place.name) {
-            Owner::Here if self.tenure.is_long(&self.view, place.name, now) => Judge::Here,
+            Owner::Here if self.tenure.is_long(place.name, now) => Judge::Here,
             Owner::Peer(owner) if is_at_work && from == Some(node_at(owner)) => Judge::Teller,
             _ => Judge::Another,
         };
@@ -578,6 +576,7 @@ impl SimNode for NacreNode {
             fleet: setup.fleet,
             lists: Lists(Arc::clone(&registry)),
             core: Core::new(RHYTHM, Arc::clone(&view), at.now),
+            tenure: takeover::Tenure::new(Arc::clone(&view), at.now),
             registry,
             changes,
             roster,
@@ -597,7 +596,6 @@ impl SimNode for NacreNode {
             changed: BTreeSet::new(),
             is_leaving: false,
             driven: at.now,
-            tenure: takeover::Tenure::new(at.now),
             understood: silence::Understood::default(),
             questions: BTreeMap::new(),
             last_question: 0,
