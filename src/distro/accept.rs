@@ -157,11 +157,12 @@ pub struct Outcome {
 /// What this node is to a service of which a peer tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// It keeps a copy.
+    /// It keeps a copy of what a member of 1.x tells: a list takes the place of its own.
     Copies,
-    /// The same, and the peer is the owner.
+    /// It keeps a copy, and a Nacre member tells that is the owner.
     Follows,
-    /// It loads, or owns the service since a moment ago: of a list of 1.x it takes what is new.
+    /// It loads, owns the service since a moment ago, or another Nacre member tells: of a list without stamps it takes what
+    /// is new. A Nacre member sends such lists as long as it doesn't know that this node is one.
     Collects,
     /// It owns the service for so long that it may judge silence: the same, and what has been silent for too long goes.
     Judges,
@@ -212,8 +213,8 @@ pub fn take(
                     (Taken::Merged(merged), left_out)
                 }
                 Content::List(list) => {
-                    let owner_here = !matches!(part, Part::Copies | Part::Follows);
-                    let mut replaced = registry.replace_by_legacy(place, &list, owner_here, now)?;
+                    let adds = part != Part::Copies;
+                    let mut replaced = registry.replace_by_legacy(place, &list, adds, now)?;
                     let left_out = replaced.refused.take();
                     (Taken::Replaced(replaced), left_out)
                 }

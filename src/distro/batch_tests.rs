@@ -211,14 +211,16 @@ fn a_key_that_can_not_be_used_spoils_no_other() {
 fn who_owns_a_service_decides_what_a_list_of_1x_does() {
     let registry = registry();
     let place = |name| Place { namespace: "public", name };
-    for name in ["G@@ours", "G@@theirs"] {
+    let names = ["G@@ours", "G@@nacre", "G@@theirs"];
+    for name in names {
         registry.register(place(name), &Description::new("a", 1, "DEFAULT"), AT.now).unwrap();
     }
     let list = r#""value":{"instanceList":[{"ip":"b","port":1}]}"#;
-    let data = [datum("G@@ours", list), datum("G@@theirs", list)];
+    let data = names.map(|name| datum(name, list));
     let read = read(body(&data).as_bytes(), AT).unwrap();
     let part = |service: &ServiceKey| match &*service.name {
         "G@@ours" => Part::Collects,
+        "G@@nacre" => Part::Follows,
         _ => Part::Copies,
     };
     let outcome = accept::take(&registry, read, part, AT.now);
@@ -227,9 +229,9 @@ fn who_owns_a_service_decides_what_a_list_of_1x_does() {
         .iter()
         .map(|(_, taken)| matches!(taken, Taken::Replaced(replaced) if replaced.changed && replaced.ours_differs))
         .collect();
-    assert_eq!(differs, [true, false]);
+    assert_eq!(differs, [true, true, false]);
     let count = |name| registry.get(place(name)).unwrap().state().ephemeral.len();
-    assert_eq!((count("G@@ours"), count("G@@theirs")), (2, 1));
+    assert_eq!(names.map(count), [2, 2, 1], "of a Nacre member a list without stamps takes nothing away");
 }
 
 #[test]

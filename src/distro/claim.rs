@@ -2,7 +2,7 @@
 
 use super::mapper::owner_in;
 use crate::{
-    cluster::{Address, Mapping, View},
+    cluster::{Address, Mapping, View, lookup::list::MOST_MEMBERS},
     model::ServiceKey,
 };
 
@@ -16,11 +16,11 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Of the member with this address.
+    /// Of the member with this address. A ring of more members than a list may have counts as none.
     #[must_use]
     pub fn new(view: &View, source: &str, ring: &[String]) -> Self {
         let told: Vec<Address> = ring.iter().map(|text| Address::new(text)).collect();
-        let ring = if told.is_empty() { view.ring.clone() } else { told };
+        let ring = if told.is_empty() || told.len() > MOST_MEMBERS { view.ring.clone() } else { told };
         Self { source: Address::new(source), ring, mapping: view.mapping }
     }
 

@@ -17,6 +17,7 @@ impl Distro {
             Owner::Here if self.judges(key, now) => Part::Judges,
             Owner::Here => Part::Collects,
             Owner::Peer(owner) if from == Some(owner) => Part::Follows,
+            _ if from.is_some() => Part::Collects,
             Owner::Peer(_) | Owner::Nobody => Part::Copies,
         };
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
