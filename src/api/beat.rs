@@ -51,6 +51,10 @@ pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Ref
         (Beaten::Persistent(instance), ..) => {
             Ok(known(api, Effect::Renewed, instance.own_beat_interval_ms()))
         }
+        // It would come back by a beat that was under way when it left.
+        (Beaten::JustLeft, _, Some(body)) if body.makes_an_instance() => {
+            Ok(known(api, Effect::Unknown, None))
+        }
         (Beaten::Unknown, _, Some(body)) if body.makes_an_instance() => make(api, &named, body, cluster),
         _ => Ok(unknown(api)),
     }

@@ -11,6 +11,7 @@ use super::{
     instance::{Description, InstanceId},
     merge::{Judge, Merged, Replaced},
     name::NameError,
+    service::Beaten,
 };
 use crate::base::clock::{Millis, Reading};
 
@@ -495,6 +496,23 @@ fn a_removal_is_remembered_and_told_also_where_not_even_the_service_was_known() 
     let unmakable = Place { namespace: "public", name: "no group" };
     assert_eq!(other.registry.deregister(unmakable, key("a"), NOW), Ok(false));
     assert!(other.registry.get(unmakable).is_none());
+}
+
+#[test]
+fn a_beat_that_was_under_way_when_its_instance_left_is_known_for_that() {
+    let node = Node::new(100);
+    for ip in ["a", "b"] {
+        node.register(ip, 1.0);
+    }
+    node.deregister("a");
+    node.merge(vec![Entry::Gone(Gone::of(&key("b"), 9_000, NOW, Cause::Silent { last_beat: NOW }))], false);
+    let beaten = |ip: &str, ms: u64| node.service().beat(&key(ip), NOW.plus(ms));
+    assert!(matches!(beaten("a", 0), Beaten::JustLeft));
+    assert!(matches!(beaten("a", 2_999), Beaten::JustLeft));
+    assert!(matches!(beaten("a", 3_000), Beaten::Unknown));
+    assert!(matches!(beaten("b", 0), Beaten::Unknown), "nobody removed it");
+    node.register("a", 1.0);
+    assert!(matches!(beaten("a", 0), Beaten::Ephemeral(_)));
 }
 
 #[test]

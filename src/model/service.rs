@@ -271,6 +271,7 @@ impl Service {
                     Beaten::Ephemeral(Arc::clone(instance))
                 }
                 (None, Some(instance)) => Beaten::Persistent(Arc::clone(instance)),
+                (None, None) if has_just_left(&state, key, now) => Beaten::JustLeft,
                 (None, None) => Beaten::Unknown,
             };
             let newest = self.state.load();
@@ -450,8 +451,18 @@ pub enum Beaten {
     Ephemeral(Arc<Instance>),
     /// A persistent one, on which beats have no effect.
     Persistent(Arc<Instance>),
+    /// Nothing any more: it was removed less than [`JUST_LEFT_MS`] ago. Only where tombstones are kept.
+    JustLeft,
     /// Nothing.
     Unknown,
+}
+
+/// A beat that comes so soon after a removal, in milliseconds, was sent before it: for as long clients wait for an answer.
+/// The next one of a client that lives comes later.
+pub const JUST_LEFT_MS: u64 = 3_000;
+
+fn has_just_left(state: &State, key: &InstanceKey<'_>, now: Millis) -> bool {
+    state.gone.get(key).is_some_and(|gone| gone.has_left() && now.since(gone.at) < JUST_LEFT_MS)
 }
 
 #[cfg(test)]

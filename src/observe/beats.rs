@@ -11,7 +11,7 @@ pub enum Effect {
     Renewed,
     /// Registered an instance that was missing.
     Registered,
-    /// Met nothing; the client was told to register again.
+    /// Met nothing; the client was told to register again, or had just removed the instance.
     Unknown,
 }
 

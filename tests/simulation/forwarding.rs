@@ -264,6 +264,7 @@ impl NacreNode {
                             self.registry.set_health_of(&service, &key, true, now);
                         }
                     }
+                    (Beaten::JustLeft, _) if spec.full_beats => {}
                     _ if spec.full_beats => self.register(at, request),
                     _ => return ClientAnswer::Unknown,
                 }

@@ -26,7 +26,7 @@ use super::{
     coverage::Coverage,
     faults::Plan,
     reach::Reach,
-    seam::{At, Fleet, NEVER, NodeId, SECOND, Seen, Sizes, Spec},
+    seam::{At, Fleet, MS, NEVER, NodeId, SECOND, Seen, Sizes, Spec},
     truth::{Ack, Truth, Will},
 };
 
@@ -115,6 +115,8 @@ pub struct Judge {
 
 /// Without a fault for this long the world is calm.
 pub const CALM: At = 15 * SECOND;
+/// So long news of a write may wait for the next call, and be under way.
+const NEWS: At = 100 * MS;
 /// How long a member list takes to be read everywhere.
 pub const LIST_DELAY: At = 2 * SECOND;
 
@@ -187,14 +189,15 @@ impl Judge {
         self.clocks[node] = off_ms;
     }
 
-    /// Whether two nodes that didn't hear each other took the last two writes of an instance, and their clocks show them
-    /// in the other order: nobody can tell then.
+    /// Whether two nodes took the last two writes of an instance of which the later one couldn't know of the earlier, since
+    /// they didn't hear each other or no news is that fast, and their clocks show them in the other order: nobody can tell then.
     fn is_undecidable(&self, scene: Scene<'_>, instance: usize) -> bool {
-        let [(before, one), (after, other)] = scene.truth.facts[instance].writes;
-        let apart_ms = i64::try_from(after.saturating_sub(before) / 1_000).unwrap_or(i64::MAX);
-        one != other
-            && scene.reach.clear(one, other) > before
-            && self.clocks[one] - self.clocks[other] > apart_ms - 20
+        let [before, after] = scene.truth.facts[instance].writes;
+        let apart = after.asked.saturating_sub(before.acked);
+        let apart_ms = i64::try_from(apart / 1_000).unwrap_or(i64::MAX);
+        before.by != after.by
+            && (scene.reach.clear(before.by, after.by) > before.acked || apart < NEWS)
+            && self.clocks[before.by] - self.clocks[after.by] > apart_ms - 20
     }
 
     /// A node has read this list.
@@ -345,16 +348,22 @@ impl Judge {
                 let text = format!("{node} shows {instance}, which nobody showed since {gone}, {will:?}");
                 self.accuse(scene.now, "risen", Some(service), text);
             }
-        } else if is.version < before && fact.will == Will::Wanted && self.is_shown_from(is.instance, before)
+        } else if is.version < before
+            && fact.will == Will::Wanted
+            && self.is_known_from(scene, node, is.instance, before)
         {
             self.accuse_older(scene, node, service, before, is);
         }
     }
 
-    /// Whether a node shows this version or a later one: what all have forgotten since nobody can bring back.
-    fn is_shown_from(&self, instance: usize, version: u32) -> bool {
-        let mut showings = self.watched.iter().map(|watched| watched.showings[instance]);
-        showings.any(|showing| showing.since != NEVER && showing.version >= version)
+    /// Whether somebody whom a node has heard for 10 s shows this version or a later one. What it removed for its silence, cut
+    /// off from the client, it has forgotten; of the versions that others have any is better than none.
+    fn is_known_from(&self, scene: Scene<'_>, node: NodeId, instance: usize, version: u32) -> bool {
+        (0..self.watched.len()).any(|other| {
+            let showing = self.watched[other].showings[instance];
+            let hears = scene.now > scene.reach.clear(node, other).saturating_add(10 * SECOND);
+            showing.since != NEVER && showing.version >= version && hears
+        })
     }
 
     fn goes(&mut self, scene: Scene<'_>, node: NodeId, service: usize, instance: usize) {

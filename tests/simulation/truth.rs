@@ -1,6 +1,6 @@
 //! What is true of every instance, whatever any node thinks: what its client wanted, sent and was told.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::seam::{At, Fleet, NEVER, NodeId, SECOND, Spec};
 
@@ -53,8 +53,21 @@ pub struct Fact {
     pub first_version: u32,
     /// The version that was last acknowledged, when it was asked for, and by whom it was applied.
     pub acked: (u32, At, NodeId),
-    /// The last two writes that were acknowledged, older first: when, and by whom.
-    pub writes: [(At, NodeId); 2],
+    /// When each node last got a request to write, as [`Fact::last_word`].
+    pub asked: BTreeMap<NodeId, At>,
+    /// The last two writes that were acknowledged, older first.
+    pub writes: [Write; 2],
+}
+
+/// A write that was acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Write {
+    /// The node that did it.
+    pub by: NodeId,
+    /// When that got the request: it was done then or later.
+    pub asked: At,
+    /// When the client had the answer: it was done before.
+    pub acked: At,
 }
 
 impl Default for Fact {
@@ -69,7 +82,8 @@ impl Default for Fact {
             version: 0,
             first_version: 0,
             acked: (0, 0, 0),
-            writes: [(0, 0); 2],
+            asked: BTreeMap::new(),
+            writes: [Write::default(); 2],
         }
     }
 }
@@ -88,7 +102,8 @@ impl Fact {
 
     /// Notes that a node has acknowledged a write.
     pub fn written(&mut self, now: At, by: NodeId) {
-        self.writes = [self.writes[1], (now, by)];
+        let asked = self.asked.get(&by).copied().unwrap_or(now);
+        self.writes = [self.writes[1], Write { by, asked, acked: now }];
     }
 
     /// Notes an acknowledgement.

@@ -13,7 +13,9 @@ use super::{
     network::{CLIENT_GROUPS, Fate, Network},
     random::Random,
     reach::{Pulse, Reach},
-    seam::{At, CallFault, ClientAnswer, Fleet, MS, NEVER, NodeId, OutboxOf, SECOND, Setup, SimNode, Ticket},
+    seam::{
+        At, CallFault, ClientAnswer, Fleet, MS, NEVER, NodeId, OutboxOf, SECOND, Setup, SimNode, Ticket, Wish,
+    },
     truth::Truth,
 };
 
@@ -23,6 +25,8 @@ pub const CLIENTS: usize = 200;
 pub const SERVICES: usize = 50;
 /// A node that was told to leave is killed after this.
 const LEAVE_LIMIT: At = 10 * SECOND;
+/// The number of a call whose answer nobody gets.
+const NOBODYS: u64 = u64::MAX;
 /// Between two looks of the judge.
 const LOOK: At = 500 * MS;
 
@@ -394,7 +398,11 @@ impl<N: SimNode> World<N> {
             return;
         }
         if let Some(request) = waiting.about() {
-            self.truth.facts[request.instance].last_word = self.now;
+            let fact = &mut self.truth.facts[request.instance];
+            fact.last_word = self.now;
+            if request.wish != Wish::Beat {
+                fact.asked.insert(node, self.now);
+            }
         }
         host.open.push(waiting.ticket());
         let reading = host.reading(self.now);
@@ -475,12 +483,17 @@ impl<N: SimNode> World<N> {
             Fate::Vanishes => {}
             Fate::Breaks(at) => self.put(at, Event::Answer(node, life, id, Err(CallFault::Closed))),
             Fate::Arrives(at, again) => {
+                let mut first = ticket;
                 if let Some(again) = again {
                     self.judge.coverage.mark("calls doubled", 1);
                     let waiting = Waiting::Node(node, ticket, call.call.clone());
                     self.put(again, Event::Request(to, waiting));
+                    // A client's request is sent twice only where the connection ended before an answer.
+                    if N::carried(&call.call).is_some() {
+                        first = Ticket::Node { node, life, call: NOBODYS };
+                    }
                 }
-                self.put(at, Event::Request(to, Waiting::Node(node, ticket, call.call)));
+                self.put(at, Event::Request(to, Waiting::Node(node, first, call.call)));
             }
         }
     }
