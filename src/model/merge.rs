@@ -245,7 +245,11 @@ impl Merging<'_> {
             return;
         }
         let gone = self.draft.gone.get(&key).filter(|_| !mutant::is(Mutant::TombstoneLoses));
-        if gone.is_some_and(|gone| newer(&Shown::Gone(gone), &Shown::Alive(&told, told.mark())).is_gt()) {
+        let ends = |gone: &Gone| {
+            newer(&Shown::Gone(gone), &Shown::Alive(&told, told.mark())).is_gt()
+                && !is_contradicted(gone, &told, self.now)
+        };
+        if gone.is_some_and(ends) {
             self.merged.ours_is_newer = true;
         } else if self.judge == Judge::Teller || !self.registry.is_too_old(&told, self.now) {
             self.put(told);
@@ -272,17 +276,10 @@ impl Merging<'_> {
             if newer(&Shown::Gone(&told), &Shown::Alive(&known, mark)).is_lt() {
                 self.merged.ours_is_newer = true;
             } else if is_contradicted(&told, &known, self.now) {
+                // Told anew, and still of the writing that it is: where that is older than what was removed it is better than
+                // none, and whoever has the later one keeps it.
                 let stamp = self.draft.local_stamp();
-                if told.written > known.written() {
-                    // Of a later description than is known here. The known one is better than none, and older than any
-                    // that was written after the removal.
-                    let mut anew = known.copy();
-                    anew.set_stamp(stamp);
-                    anew.set_written(told.written + 1);
-                    self.draft.put_stamped(anew);
-                } else {
-                    self.draft.mark(&known, Mark { stamp, ..mark });
-                }
+                self.draft.mark(&known, Mark { stamp, ..mark });
                 self.merged.refuted = true;
             } else {
                 self.takes(told.stamp);

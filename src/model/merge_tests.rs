@@ -275,7 +275,7 @@ fn who_beats_after_it_has_left_lives_again_whatever_the_clocks_show() {
         let node = Node::new(1_000);
         node.merge(vec![alive("a", 5)], true);
         let told = Entry::Gone(Gone::of(&key("a"), 9, NOW.minus(left_ms), Cause::Left));
-        let merged = Merged { changed: true, refuted: lives, ..MERGED };
+        let merged = Merged { changed: !lives, refuted: lives, ..MERGED };
         assert_eq!(node.merge(vec![told], false), merged, "{left_ms}");
         assert_eq!(node.service().state().len(), usize::from(lives));
         if lives {
@@ -283,6 +283,28 @@ fn who_beats_after_it_has_left_lives_again_whatever_the_clocks_show() {
             later.weight = 2.0;
             assert!(node.merge(vec![Entry::Alive(later)], false).changed, "what was written since is newer");
         }
+    }
+}
+
+#[test]
+fn an_older_description_that_beats_is_better_than_none_but_not_than_a_later_one() {
+    let [older, later, without] = [5_000; 3].map(Node::new);
+    older.merge(vec![alive("a", 5_007)], true);
+    let mut heavy = instance("a", 5_020);
+    heavy.weight = 2.0;
+    later.merge(vec![Entry::Alive(heavy)], true);
+    // Who took the later one removed it for its silence, since its beats went elsewhere.
+    let last_beat = NOW.minus(20_000);
+    let removed = || Gone::of(&key("a"), 5_030, NOW, Cause::Silent { last_beat }).of_writing(5_020);
+    without.merge(vec![Entry::Gone(removed())], false);
+    assert!(older.merge(vec![Entry::Gone(removed())], false).refuted);
+    assert_eq!(older.shown(), ["a 5031 1.0 true"]);
+    without.merge(older.entries(None), true);
+    assert_eq!(without.shown(), older.shown(), "it beats");
+    assert_eq!(later.merge(older.entries(None), true), Merged { ours_is_newer: true, ..MERGED });
+    for node in [&older, &without] {
+        node.merge(later.entries(None), true);
+        assert_eq!(node.shown(), later.shown(), "an acknowledged change isn't lost while anybody has it");
     }
 }
 
