@@ -3,8 +3,6 @@
 //!
 //! `SEEDS` is how many are run, `FIRST` the first of them, `SEED` one alone with its history. `PROGRESS` names a file
 //! that says how far a long run has come, and where it goes on.
-//!
-//! The runs of real nodes are called by name (`-- --ignored`): some seeds still break a promise.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![allow(clippy::needless_pass_by_value, reason = "messages are handed over")]

@@ -6,7 +6,6 @@ use super::{faults::Plan, nacre_node::NacreNode, runs, world::World};
 const SEEDS: u64 = 200;
 
 #[test]
-#[ignore = "some seeds of partial partitions still break a promise"]
 fn promises_hold() {
     runs::hold::<NacreNode>(SEEDS, Plan::of_seed);
 }
