@@ -98,7 +98,9 @@ impl Membership {
     }
 }
 
-fn rhythm(settings: &Settings) -> Rhythm {
+/// The pace of the protocol by these settings.
+#[must_use]
+pub fn rhythm(settings: &Settings) -> Rhythm {
     let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let distro = &settings.distro;
     Rhythm {

@@ -16,7 +16,8 @@ use nacre::{
     base::clock::{Clock, Millis},
     cluster::{Address, Cluster, MemberReport, NacreMark, Standing, document, lookup},
     config::{Settings, Sources, load},
-    distro::{Distro, core::Rhythm},
+    distro::Distro,
+    membership,
 };
 use nacre_middleware::{V1Response, collect::Routed};
 use serde_json::{Value, json};
@@ -92,14 +93,7 @@ async fn exchanging() -> Node<impl Stack> {
 }
 
 fn exchanging_in(cluster: Cluster) -> Node<impl Stack> {
-    let rhythm = Rhythm {
-        merge_ms: 50,
-        legacy_merge_ms: 1_000,
-        gather_ms: 5,
-        batch: 1_000,
-        retry_cap_ms: 3_000,
-        verify_ms: 5_000,
-    };
+    let rhythm = membership::rhythm(&Settings::default());
     let protocol = move |cluster, registry, changes, clock| {
         Some(Distro::new(cluster, registry, changes, clock, rhythm, 1))
     };

@@ -8,12 +8,14 @@ use super::{
     batch::{self, Content, ReadDatum},
     codec::{Data, Datum, FieldError},
     key::{self, Key},
+    mapper::Owner,
 };
 use crate::{
     base::{
         clock::{Millis, Reading},
         json::Object,
     },
+    cluster::Address,
     model::{
         Definition, Instance, Registry, ServiceKey,
         cluster::Cluster,
@@ -169,7 +171,22 @@ pub enum Part {
 }
 
 impl Part {
-    fn judge(self) -> Judge {
+    /// Of a node that serves, to a service with this owner. `from`: the Nacre member that tells, if it is one; `is_long`: whether
+    /// the node, where it is the owner, has been that for so long that it may judge silence.
+    #[must_use]
+    pub fn of(owner: Owner<'_>, from: Option<&Address>, is_long: impl FnOnce() -> bool) -> Self {
+        match owner {
+            Owner::Here if is_long() => Self::Judges,
+            Owner::Here => Self::Collects,
+            Owner::Peer(owner) if from == Some(owner) => Self::Follows,
+            _ if from.is_some() => Self::Collects,
+            Owner::Peer(_) | Owner::Nobody => Self::Copies,
+        }
+    }
+
+    /// Who says what of it has been silent for too long.
+    #[must_use]
+    pub fn judge(self) -> Judge {
         match self {
             Self::Judges => Judge::Here,
             Self::Follows => Judge::Teller,

@@ -184,6 +184,12 @@ impl<K: Clone + Ord + std::hash::Hash> Line<K> {
             pulling: false,
         }
     }
+
+    /// The peer may know nothing of what it was sent and told: it starts anew.
+    fn forget_known(&mut self) {
+        self.told.clear();
+        self.outbox.forget_confirmed();
+    }
 }
 
 /// Silent parts of a key, about which peers are asked.
@@ -255,8 +261,7 @@ impl<D: Data> Core<D> {
             let was_at_work = before.peer(&peer.address).is_some_and(Peer::is_nacre_at_work);
             if peer.is_nacre_at_work() && !was_at_work {
                 // It may have started anew meanwhile.
-                line.told.clear();
-                line.outbox.forget_confirmed();
+                line.forget_known();
                 line.outbox.hurry(now);
             }
         }
@@ -480,14 +485,10 @@ impl<D: Data> Core<D> {
             (UnderWay::Push, _) => line.outbox.sent(Sent::Failed, now, pace, dice),
             (UnderWay::Verify, Answer::Verified { boot, missed, buckets }) => {
                 line.verifying = false;
-                let is_new = line.boot.replace(boot) != Some(boot);
-                if is_new {
-                    line.told.clear();
-                } else {
+                if line.boot.replace(boot) == Some(boot) {
                     line.told.answered(missed);
-                }
-                if is_new {
-                    line.outbox.forget_confirmed();
+                } else {
+                    line.forget_known();
                 }
                 if let Some(theirs) = buckets {
                     let (view, subject) = (Arc::clone(&self.view), Subject::Differing { peer, theirs });

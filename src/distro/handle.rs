@@ -233,9 +233,7 @@ impl Distro {
         let of_source = |key: &ServiceKey| claim.holds(key);
         let differing = asked.into_page().compare(&self.0.lists, &of_source);
         self.0.understood.lock().compared(&self.0.lists.0, &claim, &differing);
-        if !differing.unknown_there.is_empty() {
-            self.send_whole(&claim.source, differing.unknown_there);
-        }
+        self.send_whole(&claim.source, differing.unknown_there);
         Wanted { want: differing.wanted.into_iter().map(Named).collect() }
     }
 

@@ -4,7 +4,7 @@ use super::{
     accept::{self, AcceptError, Outcome, Part, Taken},
     batch,
     handle::Distro,
-    mapper::{Owner, owner},
+    mapper::owner,
 };
 use crate::{base::clock::Millis, cluster::Address, model::ServiceKey};
 
@@ -13,13 +13,7 @@ impl Distro {
     /// ours, add to them. `from` is the Nacre member that they come from.
     pub(super) fn take(&self, from: Option<&Address>, batch: Vec<batch::Read>, now: Millis) -> Outcome {
         let view = self.0.cluster.view();
-        let part = |key: &ServiceKey| match owner(&view, &key.name) {
-            Owner::Here if self.judges(key, now) => Part::Judges,
-            Owner::Here => Part::Collects,
-            Owner::Peer(owner) if from == Some(owner) => Part::Follows,
-            _ if from.is_some() => Part::Collects,
-            Owner::Peer(_) | Owner::Nobody => Part::Copies,
-        };
+        let part = |key: &ServiceKey| Part::of(owner(&view, &key.name), from, || self.judges(key, now));
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
         self.taken(&outcome);
         outcome
@@ -52,11 +46,9 @@ impl Distro {
         let at = self.0.clock.reading();
         let outcome = self.take(from, batch::read(body, at)?, at.now);
         self.hand_on(unreached, &outcome, at.now);
-        let ours: Vec<_> = outcome.taken.iter().filter(|(_, taken)| is_ours_better(taken)).collect();
-        let keys = ours.into_iter().map(|(key, _)| key.clone());
         match from {
-            Some(from) => self.send_whole(from, keys),
-            None => self.send_to_all(keys),
+            Some(from) => self.send_whole(from, better_here(&outcome)),
+            None => self.send_to_all(better_here(&outcome)),
         }
         Ok(outcome)
     }
@@ -76,8 +68,7 @@ impl Distro {
 
     /// Notes what was wrong with data of a peer, and sends it what is better here.
     pub(super) fn note_outcome(&self, from: &Address, outcome: &Outcome) {
-        let ours = outcome.taken.iter().filter(|(_, taken)| is_ours_better(taken));
-        self.send_whole(from, ours.map(|(key, _)| key.clone()));
+        self.send_whole(from, better_here(outcome));
         if let Some(error) = first_fault(outcome) {
             self.note_failure(from, "faulty data", &error);
         }
@@ -90,9 +81,11 @@ pub fn first_fault(outcome: &Outcome) -> Option<String> {
     outcome.faults().next().map(AcceptError::to_string)
 }
 
-fn is_ours_better(taken: &Taken) -> bool {
-    match taken {
+/// The services of which this node knows better than the peer whose data came to this.
+fn better_here(outcome: &Outcome) -> impl Iterator<Item = ServiceKey> {
+    let is_better = |taken: &Taken| match taken {
         Taken::Merged(merged) => merged.ours_is_newer,
         Taken::Replaced(replaced) => replaced.ours_differs,
-    }
+    };
+    outcome.taken.iter().filter(move |(_, taken)| is_better(taken)).map(|(key, _)| key.clone())
 }

@@ -9,10 +9,11 @@ use std::{
 use nacre::{
     base::clock::{Millis, Reading},
     cluster::{Address, Peer, Probe, Roster, RosterSettings, Standing, View},
-    config::{Mapping, MemberMeta},
+    config::{Mapping, MemberMeta, Settings},
     distro::{
         Claim,
-        core::{self, Action, Core, Rhythm},
+        accept::Part,
+        core::{self, Action, Core},
         documents::Silences,
         lists::Lists,
         load::Loaded,
@@ -20,7 +21,8 @@ use nacre::{
         outbox::Sent,
         silence, takeover,
     },
-    model::{Limits, Registry, ServiceKey, change::Changes, merge::Judge},
+    membership,
+    model::{Limits, Registry, ServiceKey, change::Changes},
 };
 use nacre_middleware::{breaker::Breaker, lateness::Lateness, refusal};
 
@@ -34,15 +36,6 @@ use super::{
     },
 };
 
-/// The pace of the protocol, as by default.
-const RHYTHM: Rhythm = Rhythm {
-    merge_ms: 50,
-    legacy_merge_ms: 1_000,
-    gather_ms: 5,
-    batch: 1_000,
-    retry_cap_ms: 3_000,
-    verify_ms: 5_000,
-};
 /// Milliseconds that a call of the protocol may take.
 const PEER_LIMIT_MS: u64 = 3_000;
 /// Milliseconds that a question may take that is handed on.
@@ -354,12 +347,14 @@ impl NacreNode {
     fn merge(&mut self, from: Option<NodeId>, datum: &Datum, told_at: Millis, now: Millis) {
         let place = datum.key.place();
         let is_at_work = matches!(self.view.standing, Standing::Serving | Standing::Leaving);
-        let judge = match mapper::owner(&self.view, place.name) {
-            Owner::Here if self.tenure.is_long(place.name, now) => Judge::Here,
-            Owner::Peer(owner) if is_at_work && from == Some(node_at(owner)) => Judge::Teller,
-            _ => Judge::Another,
+        let part = if is_at_work {
+            let (owner, teller) = (mapper::owner(&self.view, place.name), from.map(address));
+            Part::of(owner, teller.as_ref(), || self.tenure.is_long(place.name, now))
+        } else {
+            Part::Collects
         };
-        let merged = self.registry.merge(place, datum.entries(told_at, now), datum.is_complete, judge, now);
+        let entries = datum.entries(told_at, now);
+        let merged = self.registry.merge(place, entries, datum.is_complete, part.judge(), now);
         let merged = merged.unwrap();
         if let Some(stamp) = merged.belated {
             self.core.came_belated(&datum.key, stamp);
@@ -575,7 +570,7 @@ impl SimNode for NacreNode {
             own: setup.node,
             fleet: setup.fleet,
             lists: Lists(Arc::clone(&registry)),
-            core: Core::new(RHYTHM, Arc::clone(&view), at.now),
+            core: Core::new(membership::rhythm(&Settings::default()), Arc::clone(&view), at.now),
             tenure: takeover::Tenure::new(Arc::clone(&view), at.now),
             registry,
             changes,
