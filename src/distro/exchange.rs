@@ -21,6 +21,7 @@ use super::{
     key,
     lists::Lists,
     load::Loaded,
+    mapper::owner,
     outbox::{Item, Sent},
     silence,
 };
@@ -139,13 +140,16 @@ impl Exchange {
         }
     }
 
-    /// Takes all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
+    /// Takes all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before. Whoever
+    /// owns a service while this node loads gives reasons for what it shows, as it does to all others.
     ///
     /// `asked`: when it was asked for, here and below.
     fn take_all(&self, from: &Address, body: &[u8], asked: Reading) -> Result<(), ExchangeError> {
         let at = self.at();
         let batch = batch::read_answer(body, asked, at)?;
-        let outcome = accept::take(self.registry(), batch, |_| Part::Collects, at.now);
+        let view = self.distro.0.cluster.view();
+        let part = |key: &ServiceKey| Part::of(owner(&view, &key.name), Some(from), || false);
+        let outcome = accept::take(self.registry(), batch, part, at.now);
         self.distro.taken(&outcome);
         self.distro.note_outcome(from, &outcome);
         if outcome.faults().any(AcceptError::is_of_another_time) {

@@ -346,13 +346,8 @@ impl NacreNode {
     /// Merges what `from` sent; its ages count from `told_at`.
     fn merge(&mut self, from: Option<NodeId>, datum: &Datum, told_at: Millis, now: Millis) {
         let place = datum.key.place();
-        let is_at_work = matches!(self.view.standing, Standing::Serving | Standing::Leaving);
-        let part = if is_at_work {
-            let (owner, teller) = (mapper::owner(&self.view, place.name), from.map(address));
-            Part::of(owner, teller.as_ref(), || self.tenure.is_long(place.name, now))
-        } else {
-            Part::Collects
-        };
+        let (owner, teller) = (mapper::owner(&self.view, place.name), from.map(address));
+        let part = Part::of(owner, teller.as_ref(), || self.tenure.is_long(place.name, now));
         let entries = datum.entries(told_at, now);
         let merged = self.registry.merge(place, entries, datum.is_complete, part.judge(), now);
         let merged = merged.unwrap();
