@@ -21,7 +21,6 @@ use super::{
     key,
     lists::Lists,
     load::Loaded,
-    mapper::owner,
     outbox::{Item, Sent},
     silence,
 };
@@ -140,16 +139,13 @@ impl Exchange {
         }
     }
 
-    /// Takes all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before. Whoever
-    /// owns a service while this node loads gives reasons for what it shows, as it does to all others.
+    /// Takes all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
     ///
     /// `asked`: when it was asked for, here and below.
     fn take_all(&self, from: &Address, body: &[u8], asked: Reading) -> Result<(), ExchangeError> {
         let at = self.at();
         let batch = batch::read_answer(body, asked, at)?;
-        let view = self.distro.0.cluster.view();
-        let part = |key: &ServiceKey| Part::of(owner(&view, &key.name), Some(from), || false);
-        let outcome = accept::take(self.registry(), batch, part, at.now);
+        let outcome = accept::take(self.registry(), batch, |_| Part::Follows, at.now);
         self.distro.taken(&outcome);
         self.distro.note_outcome(from, &outcome);
         if outcome.faults().any(AcceptError::is_of_another_time) {
@@ -212,8 +208,9 @@ impl Exchange {
             newer_than: item.newer_than,
         });
         let mut stamps = Vec::with_capacity(items.len());
-        for body in bodies(outgoing, dialect, self.at(), BODY_BYTES) {
-            self.peers.put_data(to, body.bytes, &unreached).await?;
+        let at = self.at();
+        for body in bodies(outgoing, dialect, at, BODY_BYTES) {
+            self.peers.put_data(to, body.bytes, &unreached, at.now.0).await?;
             stamps.extend(body.stamps);
         }
         Ok(stamps)
@@ -245,7 +242,7 @@ impl Exchange {
     }
 
     async fn verify(&self, to: &Address, asked: Verify) -> Result<Answer<ServiceKey>, ExchangeError> {
-        let verified: Verified = read(&self.peers.verify(to, body(&asked)).await?)?;
+        let verified: Verified = read(&self.peers.verify(to, body(&asked), self.at().now.0).await?)?;
         let (boot, buckets) = (verified.boot.0, verified.buckets());
         Ok(Answer::Verified { boot, missed: verified.missed, buckets })
     }
