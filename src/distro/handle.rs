@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{
-    claim::Claim,
+    claim::{Claim, Claims},
     core::{Core, Rhythm, STILL_MS},
     counts::Counts,
     documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
@@ -59,6 +59,7 @@ pub(super) struct Inner {
     /// How long what members send is on its way.
     lateness: Mutex<Lateness>,
     tenure: Mutex<Tenure>,
+    claims: Mutex<Claims>,
     settled: Mutex<VecDeque<(ServiceKey, Millis)>>,
     any_settled: Notify,
 }
@@ -94,6 +95,7 @@ impl Distro {
             understood: Mutex::default(),
             lateness: Mutex::default(),
             tenure: Mutex::new(Tenure::new(view, now)),
+            claims: Mutex::default(),
             settled: Mutex::default(),
             any_settled: Notify::new(),
         }))
@@ -105,6 +107,13 @@ impl Distro {
         owner(&self.0.cluster.view(), &key.name) == Owner::Here
     }
 
+    /// Whether this node expires the instances of a service: it is the owner, or the owner has left that to it.
+    #[must_use]
+    pub fn expires(&self, key: &ServiceKey) -> bool {
+        let (view, now) = (self.0.cluster.view(), self.0.clock.now());
+        owner(&view, &key.name) == Owner::Here || self.0.claims.lock().leave_here(&view, key, now)
+    }
+
     /// Whether this node has answered for the instances of a service for so long that all that live have beaten here.
     #[must_use]
     pub fn judges(&self, key: &ServiceKey, now: Millis) -> bool {
@@ -113,6 +122,7 @@ impl Distro {
 
     /// The cluster looks like this from now on.
     pub(super) fn see(&self, view: Arc<View>, now: Millis) {
+        self.0.claims.lock().relist(&view);
         self.0.tenure.lock().see(view, now);
     }
 
@@ -234,6 +244,7 @@ impl Distro {
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
         if view.peer(&claim.source).is_some() {
+            self.0.claims.lock().heard(&claim, self.0.clock.now());
             self.0.understood.lock().verified(&self.0.lists.0, &claim, (&known, !differ), now);
         }
         Verified::new(self.0.boot, missed, differ.then_some(&buckets))

@@ -57,5 +57,5 @@ pub mod takeover;
 pub mod verify;
 pub mod whole_instance;
 
-pub use claim::Claim;
+pub use claim::{Claim, Claims};
 pub use handle::Distro;

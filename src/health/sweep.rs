@@ -151,7 +151,7 @@ impl Sweeper {
         if self.switches.load().health_check_enabled {
             match &self.distro {
                 None => self.expire(service, now, now),
-                Some(distro) if distro.owns(&service.key) && self.finds_silent(service, now) => {
+                Some(distro) if distro.expires(&service.key) && self.finds_silent(service, now) => {
                     distro.ask(&service.key);
                 }
                 Some(_) => {}
@@ -162,7 +162,7 @@ impl Sweeper {
 
     /// Judges a service about whose silent instances the members were `asked` then.
     fn judge_settled(&self, key: &ServiceKey, asked: Millis) {
-        let owned = self.distro.as_ref().is_some_and(|distro| distro.owns(key));
+        let owned = self.distro.as_ref().is_some_and(|distro| distro.expires(key));
         if let Some(service) = self.registry.get(key.place()).filter(|_| owned)
             && self.switches.load().health_check_enabled
         {

@@ -6,6 +6,7 @@ use nacre::{
     base::clock::{Clock, Millis},
     cluster::{Standing, View},
     distro::{
+        Claims,
         core::Core,
         lists::Lists,
         mapper::{self, Owner},
@@ -16,6 +17,10 @@ use nacre::{
 
 /// Tombstones are kept that long at least.
 const GONE_MS: u64 = 60_000;
+
+fn expires(view: &View, claims: &Claims, key: &ServiceKey, now: Millis) -> bool {
+    mapper::owner(view, &key.name) == Owner::Here || claims.leave_here(view, key, now)
+}
 
 /// What a node does about silence.
 pub struct Keeper {
@@ -51,7 +56,7 @@ impl Keeper {
     }
 
     /// The services of this node whose time has come and that have somebody to be judged.
-    pub fn due(&mut self, view: &View, now: Millis) -> Vec<ServiceKey> {
+    pub fn due(&mut self, view: &View, claims: &Claims, now: Millis) -> Vec<ServiceKey> {
         let mut asked = Vec::new();
         while self.order.first().is_some_and(|(at, _)| *at <= now) {
             let Some((at, key)) = self.order.pop_first() else { break };
@@ -62,7 +67,7 @@ impl Keeper {
             }
             let passed = now.since(service.made_at) / GRID_MS + 1;
             self.order.insert((service.made_at.plus(passed * GRID_MS), key.clone()));
-            let is_ours = view.standing == Standing::Serving && mapper::owner(view, &key.name) == Owner::Here;
+            let is_ours = view.standing == Standing::Serving && expires(view, claims, &key, now);
             if is_ours && self.sweeper.finds_silent(&service, now) {
                 asked.push(key);
             }
@@ -71,9 +76,9 @@ impl Keeper {
     }
 
     /// All were asked about a service then.
-    pub fn settle(&self, view: &View, key: &ServiceKey, asked: Millis, now: Millis) {
+    pub fn settle(&self, (view, claims): (&View, &Claims), key: &ServiceKey, asked: Millis, now: Millis) {
         if let Some(service) = self.sweeper.registry.get(key.place())
-            && mapper::owner(view, &key.name) == Owner::Here
+            && expires(view, claims, key, now)
         {
             self.sweeper.expire(&service, asked, now);
         }

@@ -11,7 +11,7 @@ use nacre::{
     cluster::{Address, Peer, Probe, Roster, RosterSettings, Standing, View},
     config::{Mapping, MemberMeta, Settings},
     distro::{
-        Claim,
+        Claim, Claims,
         accept::Part,
         core::{self, Action, Core},
         documents::Silences,
@@ -109,6 +109,7 @@ pub struct NacreNode {
     driven: Millis,
     tenure: takeover::Tenure,
     understood: silence::Understood,
+    claims: Claims,
     questions: BTreeMap<u64, Question>,
     last_question: u64,
     boot: u64,
@@ -173,6 +174,7 @@ impl NacreNode {
             self.registry.forget_ephemeral();
         }
         self.tenure.see(Arc::clone(&view), at.now);
+        self.claims.relist(&view);
         takeover::take_over(&self.registry, &self.view, &view, at.now);
         self.view = Arc::clone(&view);
         self.core.see(view, at.now);
@@ -198,7 +200,7 @@ impl NacreNode {
         while let Some(service) = self.changes.try_next_made() {
             self.keeper.made(&service);
         }
-        for key in self.keeper.due(&self.view, at.now) {
+        for key in self.keeper.due(&self.view, &self.claims, at.now) {
             self.core.ask(&key, at.now);
         }
         self.take_changes(at);
@@ -240,7 +242,7 @@ impl NacreNode {
                 }
                 Action::Settled { key, asked } => {
                     if self.view.standing == Standing::Serving {
-                        self.keeper.settle(&self.view, &key, asked, at.now);
+                        self.keeper.settle((&self.view, &self.claims), &key, asked, at.now);
                     }
                 }
                 Action::Ready { loaded_from } => {
@@ -454,8 +456,9 @@ impl NacreNode {
                 Answer::Taken
             }
             Call::Verify { ring, root, beats, sent } => {
-                let now = self.written_at(from, sent, now);
                 let claim = Claim::new(&self.view, address(from).as_str(), &ring);
+                self.claims.heard(&claim, now);
+                let now = self.written_at(from, sent, now);
                 let is_of = |key: &ServiceKey| claim.holds(key);
                 let known = silence::hear(&self.registry, &beats, &is_of, now);
                 let (ours, missed) =
@@ -608,6 +611,7 @@ impl SimNode for NacreNode {
             is_leaving: false,
             driven: at.now,
             understood: silence::Understood::default(),
+            claims: Claims::default(),
             questions: BTreeMap::new(),
             last_question: 0,
             boot: setup.seed,
