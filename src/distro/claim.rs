@@ -68,9 +68,10 @@ impl Claims {
         self.0.insert(claim.source.clone(), Heard { claim: claim.clone(), since, last: now });
     }
 
-    /// Forgets those that aren't listed any more.
-    pub fn relist(&mut self, view: &View) {
-        self.0.retain(|address, _| view.peer(address).is_some());
+    /// Forgets those of members that own nothing in this view, and all while this node doesn't: who comes back may know of no
+    /// beat.
+    pub fn see(&mut self, view: &View) {
+        self.0.retain(|address, _| view.own_index.is_some() && view.ring.contains(address));
     }
 
     /// Whether the owner of this service leaves it to this node, and has for so long that whoever lives has beaten.
@@ -137,7 +138,11 @@ mod tests {
         assert_eq!(left_here(&claims, &view, 28_002), nothing, "it was otherwise meanwhile");
         claims.heard(&torn, Millis(44_000));
         assert_eq!(left_here(&claims, &view.clone().without_own(), 44_000), nothing);
-        claims.relist(&View::new(address(1), Standing::Serving, Vec::new(), Mapping::Modulo));
-        assert!(claims.0.is_empty());
+        claims.see(&view);
+        assert_eq!(left_here(&claims, &view, 44_000), left);
+        let gone = [2, 3].map(|n| Peer::new(address(n), MemberState::Down)).to_vec();
+        claims.see(&View::new(address(1), Standing::Serving, gone, Mapping::Modulo));
+        claims.see(&view);
+        assert_eq!(left_here(&claims, &view, 44_000), nothing, "it may have started anew");
     }
 }

@@ -256,19 +256,21 @@ impl Exchange {
         let services: Vec<_> = keys.iter().filter_map(|key| self.registry().get(key.place())).collect();
         let view = self.distro.0.cluster.view();
         let unreached: Vec<String> = view.unreached().take(MOST_UNREACHED).map(ToString::to_string).collect();
+        let mut is_new = false;
         // Only the answers to all parts are one.
         for silent in parted(silence::silent_of(&services, self.at().now), BODY_BYTES) {
             let asked = Ask { source: self.own().to_owned(), silent, unreached: unreached.clone() };
-            self.ask_of(to, &asked).await?;
+            is_new |= self.ask_of(to, &asked).await?;
         }
-        Ok(Answer::Done)
+        Ok(Answer::Heard { is_new })
     }
 
-    async fn ask_of(&self, to: &Address, asked: &Ask) -> Result<(), ExchangeError> {
+    /// Takes younger beats; tells whether the member has its data since a moment ago.
+    async fn ask_of(&self, to: &Address, asked: &Ask) -> Result<bool, ExchangeError> {
         let now = self.at().now;
         let heard: Heard = read(&self.peers.ask(to, body(asked)).await?)?;
         silence::take(self.registry(), &heard.beats, now);
-        Ok(())
+        Ok(heard.new)
     }
 
     /// An owner asks whether younger beats are known here, or to those that it can't reach and this node can: while one

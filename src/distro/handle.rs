@@ -29,6 +29,17 @@ use crate::{
     model::{Registry, ServiceKey, change::Changes},
 };
 
+/// A service whose silent instances may be judged.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// Which.
+    pub key: ServiceKey,
+    /// When the members were asked.
+    pub asked: Millis,
+    /// All of them have answered, and had their data for long.
+    pub by_all: bool,
+}
+
 /// The protocol of a node that has members beside it; cheap to clone.
 #[derive(Clone)]
 pub struct Distro(pub(super) Arc<Inner>);
@@ -60,7 +71,7 @@ pub(super) struct Inner {
     lateness: Mutex<Lateness>,
     tenure: Mutex<Tenure>,
     claims: Mutex<Claims>,
-    settled: Mutex<VecDeque<(ServiceKey, Millis)>>,
+    settled: Mutex<VecDeque<Settled>>,
     any_settled: Notify,
 }
 
@@ -107,11 +118,19 @@ impl Distro {
         owner(&self.0.cluster.view(), &key.name) == Owner::Here
     }
 
-    /// Whether this node expires the instances of a service: it is the owner, or the owner has left that to it.
+    /// Whether this node looks for silent instances of a service: it is the owner, or the owner has left that to it.
     #[must_use]
-    pub fn expires(&self, key: &ServiceKey) -> bool {
+    pub fn looks_after(&self, key: &ServiceKey) -> bool {
         let (view, now) = (self.0.cluster.view(), self.0.clock.now());
         owner(&view, &key.name) == Owner::Here || self.0.claims.lock().leave_here(&view, key, now)
+    }
+
+    /// Whether this node judges silent instances about which the members were asked. As the owner, however few have answered; in
+    /// its place where all have: beats come to either of the two.
+    #[must_use]
+    pub fn may_judge(&self, settled: &Settled) -> bool {
+        let knows_all = settled.by_all && !self.0.tenure.lock().is_new(self.0.clock.now());
+        if knows_all { self.looks_after(&settled.key) } else { self.owns(&settled.key) }
     }
 
     /// Whether this node has answered for the instances of a service for so long that all that live have beaten here.
@@ -122,7 +141,7 @@ impl Distro {
 
     /// The cluster looks like this from now on.
     pub(super) fn see(&self, view: Arc<View>, now: Millis) {
-        self.0.claims.lock().relist(&view);
+        self.0.claims.lock().see(&view);
         self.0.tenure.lock().see(view, now);
     }
 
@@ -133,9 +152,8 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
-    /// The next service whose silent instances may be judged, and when they were asked about; waits for one. One caller
-    /// at a time.
-    pub async fn next_settled(&self) -> (ServiceKey, Millis) {
+    /// The next service whose silent instances may be judged; waits for one. One caller at a time.
+    pub async fn next_settled(&self) -> Settled {
         loop {
             if let Some(settled) = self.0.settled.lock().pop_front() {
                 return settled;
@@ -144,8 +162,8 @@ impl Distro {
         }
     }
 
-    pub(super) fn settle(&self, key: ServiceKey, asked: Millis) {
-        self.0.settled.lock().push_back((key, asked));
+    pub(super) fn settle(&self, settled: Settled) {
+        self.0.settled.lock().push_back(settled);
         self.0.any_settled.notify_one();
     }
 
@@ -264,7 +282,9 @@ impl Distro {
     /// An owner asks whether younger beats are known here.
     #[must_use]
     pub fn heard(&self, asked: &Ask) -> Heard {
-        Heard { beats: silence::younger(&self.0.lists.0, &asked.silent, self.0.clock.now()) }
+        let now = self.0.clock.now();
+        let beats = silence::younger(&self.0.lists.0, &asked.silent, now);
+        Heard { beats, new: self.0.tenure.lock().is_new(now) }
     }
 }
 

@@ -58,4 +58,4 @@ pub mod verify;
 pub mod whole_instance;
 
 pub use claim::{Claim, Claims};
-pub use handle::Distro;
+pub use handle::{Distro, Settled};

@@ -14,7 +14,7 @@ use crate::{
         clock::Millis,
         mutant::{self, Mutant},
     },
-    cluster::View,
+    cluster::{Standing, View},
     model::{Registry, Service, ServiceKey},
 };
 
@@ -31,6 +31,8 @@ const MOST_FORMER: usize = 64;
 pub struct Tenure {
     /// What was before isn't known.
     since: Millis,
+    /// Since when the node has its data.
+    serves_since: Millis,
     current: Arc<View>,
     /// When each ended, oldest first.
     former: VecDeque<(Millis, Arc<View>)>,
@@ -40,12 +42,15 @@ impl Tenure {
     /// Of a node that owns nothing yet.
     #[must_use]
     pub fn new(view: Arc<View>, now: Millis) -> Self {
-        Self { since: now, current: view, former: VecDeque::new() }
+        Self { since: now, serves_since: now, current: view, former: VecDeque::new() }
     }
 
     /// This view counts from now on.
     pub fn see(&mut self, view: Arc<View>, now: Millis) {
         let before = std::mem::replace(&mut self.current, view);
+        if before.standing == Standing::Starting && self.current.standing != Standing::Starting {
+            self.serves_since = now;
+        }
         if before.ring == self.current.ring && before.mapping == self.current.mapping {
             return;
         }
@@ -56,6 +61,12 @@ impl Tenure {
         {
             self.since = ended;
         }
+    }
+
+    /// Whether the node has its data since a moment ago. Beats of which it was told before that are forgotten.
+    #[must_use]
+    pub fn is_new(&self, now: Millis) -> bool {
+        now.since(self.serves_since) <= GRACE_MS
     }
 
     /// Whether the node has owned a service for so long that all its living instances have beaten here. A change of

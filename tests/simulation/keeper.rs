@@ -6,7 +6,7 @@ use nacre::{
     base::clock::{Clock, Millis},
     cluster::{Standing, View},
     distro::{
-        Claims,
+        Claims, Settled,
         core::Core,
         lists::Lists,
         mapper::{self, Owner},
@@ -18,7 +18,7 @@ use nacre::{
 /// Tombstones are kept that long at least.
 const GONE_MS: u64 = 60_000;
 
-fn expires(view: &View, claims: &Claims, key: &ServiceKey, now: Millis) -> bool {
+fn looks_after(view: &View, claims: &Claims, key: &ServiceKey, now: Millis) -> bool {
     mapper::owner(view, &key.name) == Owner::Here || claims.leave_here(view, key, now)
 }
 
@@ -67,7 +67,7 @@ impl Keeper {
             }
             let passed = now.since(service.made_at) / GRID_MS + 1;
             self.order.insert((service.made_at.plus(passed * GRID_MS), key.clone()));
-            let is_ours = view.standing == Standing::Serving && expires(view, claims, &key, now);
+            let is_ours = view.standing == Standing::Serving && looks_after(view, claims, &key, now);
             if is_ours && self.sweeper.finds_silent(&service, now) {
                 asked.push(key);
             }
@@ -75,12 +75,15 @@ impl Keeper {
         asked
     }
 
-    /// All were asked about a service then.
-    pub fn settle(&self, (view, claims): (&View, &Claims), key: &ServiceKey, asked: Millis, now: Millis) {
-        if let Some(service) = self.sweeper.registry.get(key.place())
-            && expires(view, claims, key, now)
-        {
-            self.sweeper.expire(&service, asked, now);
+    /// All were asked about a service, and all have answered or some.
+    pub fn settle(&self, view: &View, claims: &Claims, settled: &Settled, now: Millis) {
+        let Settled { key, asked, by_all } = settled;
+        let judges = match by_all {
+            true => looks_after(view, claims, key, now),
+            false => mapper::owner(view, &key.name) == Owner::Here,
+        };
+        if let Some(service) = self.sweeper.registry.get(key.place()).filter(|_| judges) {
+            self.sweeper.expire(&service, *asked, now);
         }
     }
 

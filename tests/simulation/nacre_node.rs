@@ -11,7 +11,7 @@ use nacre::{
     cluster::{Address, Peer, Probe, Roster, RosterSettings, Standing, View},
     config::{Mapping, MemberMeta, Settings},
     distro::{
-        Claim, Claims,
+        Claim, Claims, Settled,
         accept::Part,
         core::{self, Action, Core},
         documents::Silences,
@@ -174,7 +174,7 @@ impl NacreNode {
             self.registry.forget_ephemeral();
         }
         self.tenure.see(Arc::clone(&view), at.now);
-        self.claims.relist(&view);
+        self.claims.see(&view);
         takeover::take_over(&self.registry, &self.view, &view, at.now);
         self.view = Arc::clone(&view);
         self.core.see(view, at.now);
@@ -240,9 +240,11 @@ impl NacreNode {
                     let actions = self.core.compared(compared);
                     self.act(actions, at, out);
                 }
-                Action::Settled { key, asked } => {
+                Action::Settled { key, asked, by_all } => {
                     if self.view.standing == Standing::Serving {
-                        self.keeper.settle((&self.view, &self.claims), &key, asked, at.now);
+                        let by_all = by_all && !self.tenure.is_new(at.now);
+                        let settled = Settled { key, asked, by_all };
+                        self.keeper.settle(&self.view, &self.claims, &settled, at.now);
                     }
                 }
                 Action::Ready { loaded_from } => {
@@ -480,7 +482,7 @@ impl NacreNode {
                 if self.questions.contains_key(&self.last_question) {
                     return None;
                 }
-                Answer::Heard(silence::younger(&self.registry, &silent, now))
+                Answer::Heard(silence::younger(&self.registry, &silent, now), self.tenure.is_new(now))
             }
         })
     }
@@ -517,7 +519,7 @@ impl NacreNode {
         outcome: Result<Answer, CallFault>,
         out: &mut OutboxOf<Self>,
     ) {
-        if let Ok(Answer::Heard(silences)) = outcome {
+        if let Ok(Answer::Heard(silences, _)) = outcome {
             silence::take(&self.registry, &silences, asked);
         }
         let Some(question) = self.questions.get_mut(&number) else { return };
@@ -525,7 +527,9 @@ impl NacreNode {
         if question.waits_for == 0
             && let Some(Question { ticket, silent, .. }) = self.questions.remove(&number)
         {
-            out.answers.push((ticket, Answer::Heard(silence::younger(&self.registry, &silent, at.now))));
+            let (younger, is_new) =
+                (silence::younger(&self.registry, &silent, at.now), self.tenure.is_new(at.now));
+            out.answers.push((ticket, Answer::Heard(younger, is_new)));
         }
     }
 
@@ -556,9 +560,9 @@ impl NacreNode {
                 core::Answer::Verified { boot, missed, buckets }
             }
             Ok(Answer::Wanted(keys)) => core::Answer::Wanted(keys),
-            Ok(Answer::Heard(silences)) => {
+            Ok(Answer::Heard(silences, is_new)) => {
                 silence::take(&self.registry, &silences, asked);
-                core::Answer::Done
+                core::Answer::Heard { is_new }
             }
             Ok(_) | Err(CallFault::TimedOut) => core::Answer::Failed,
             Err(CallFault::Refused | CallFault::Closed) => core::Answer::Load(Loaded::Refused),
@@ -694,7 +698,7 @@ impl SimNode for NacreNode {
                     self.review(at);
                 } else if matches!(
                     outcome,
-                    Ok(Answer::Taken | Answer::Verified { .. } | Answer::Wanted(_) | Answer::Heard(_))
+                    Ok(Answer::Taken | Answer::Verified { .. } | Answer::Wanted(_) | Answer::Heard(..))
                 ) {
                     // Of a load it counts when the node has its data.
                     self.heard_from(to, at);
