@@ -23,9 +23,9 @@ pub(super) fn tell(lines: &Burst, before: &View, after: &View, roster: &Roster) 
         let (member, why) = (&peer.address, roster.why(&peer.address));
         match peer.state {
             state if state == was => {}
-            MemberState::Up => tracing::info!(%member, why, "a member is up"),
-            MemberState::Suspicious => tracing::warn!(%member, why, "a member is suspicious"),
-            MemberState::Down => tracing::warn!(%member, why, "a member is down"),
+            MemberState::Up => tracing::info!(%member, %why, "a member is up"),
+            MemberState::Suspicious => tracing::warn!(%member, %why, "a member is suspicious"),
+            MemberState::Down => tracing::warn!(%member, %why, "a member is down"),
         }
     }
     if let Some(line) = mapping_line((before.mapping, after.mapping), roster.mapping_hindrance()) {

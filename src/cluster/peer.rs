@@ -40,15 +40,19 @@ const READ_AS_SENT: &str = "encoding=UTF-8&nofix=1";
 pub struct AllData {
     /// A map of keys and data.
     pub json: Bytes,
+    /// How the member calls itself, where it says so.
+    pub called: Option<Address>,
     /// The number of its protocol, where it has shown that it is Nacre.
     pub nacre: Option<u32>,
 }
 
 /// What a member says to a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportAnswer {
     /// This node is in its list.
     pub listed: bool,
+    /// How it calls itself, where it says so.
+    pub called: Option<Address>,
     /// It is a Nacre node that speaks this protocol.
     pub nacre: Option<u32>,
 }
@@ -57,6 +61,24 @@ pub struct ReportAnswer {
 pub const UNREACHED_HEADER: HeaderName = HeaderName::from_static("x-nacre-unreached");
 /// Members that it names at most; who can't reach more is cut off himself.
 pub const MOST_UNREACHED: usize = 16;
+
+/// On answers to members: how the node that answers is called, by its own list of members.
+pub const CALLED_HEADER: HeaderName = HeaderName::from_static("x-nacre-member");
+/// Bytes of an address that such a header may hold: a name of 253, and a port.
+const MOST_CALLED: usize = 260;
+
+/// Says in these headers of an answer that a Nacre node gives it, and how it is called.
+pub fn sign(headers: &mut HeaderMap, own: &Address) {
+    headers.insert(PEER.clone(), HeaderValue::from(super::member::PROTOCOL));
+    if let Ok(own) = HeaderValue::from_str(own.as_str()) {
+        headers.insert(CALLED_HEADER, own);
+    }
+}
+
+fn called(headers: &HeaderMap) -> Option<Address> {
+    let called = headers.get(CALLED_HEADER)?.to_str().ok()?;
+    (1..=MOST_CALLED).contains(&called.len()).then(|| Address::new(called))
+}
 
 /// The members that the sender of these headers can't reach, as far as it says.
 #[must_use]
@@ -159,7 +181,8 @@ impl Peers {
             return Err(PeerError::Refused(status, envelope.message.unwrap_or_default()));
         }
         let listed = envelope.data.is_some_and(|data| data == "true" || data == true);
-        Ok(ReportAnswer { listed, nacre: protocol_of(answer.headers()) })
+        let (called, nacre) = (called(answer.headers()), protocol_of(answer.headers()));
+        Ok(ReportAnswer { listed, called, nacre })
     }
 
     /// Hands data to `to` (a map of keys and data as JSON); gives its answer, which is `ok` from a 1.x member. A Nacre
@@ -215,7 +238,8 @@ impl Peers {
         let call = self.get(&format!("/v1/ns/distro/datums?{READ_AS_SENT}"));
         let max_answer = MAX_SNAPSHOT.max(self.0.limits.max_data);
         let answer = self.send_whole(to, call, self.0.limits.load, max_answer).await?;
-        Ok(AllData { nacre: protocol_of(answer.headers()), json: answer.into_body() })
+        let (called, nacre) = (called(answer.headers()), protocol_of(answer.headers()));
+        Ok(AllData { called, nacre, json: answer.into_body() })
     }
 
     /// Tells a 1.x member the checksums of the services of a namespace that this node owns, health included. Where its

@@ -134,17 +134,23 @@ async fn a_report_is_sent_as_recorded_and_the_answer_understood() {
         peers(OWN).report(&to, &report).await.unwrap()
     })
     .await;
-    assert_eq!(listed, ReportAnswer { listed: true, nacre: None });
+    assert_eq!(listed, ReportAnswer { listed: true, called: None, nacre: None });
 }
 
 #[tokio::test]
 async fn a_report_says_the_version_in_a_header_and_the_answer_the_protocol() {
     let answer = r#"{"code":200,"message":null,"data":"false"}"#;
-    let head = format!("200 x\r\nX-Nacre-Peer: 3\r\nContent-Length: {}\r\n\r\n", answer.len());
+    let head = format!(
+        "200 x\r\nX-Nacre-Peer: 3\r\nX-Nacre-Member: 127.0.20.9:1\r\nContent-Length: {}\r\n\r\n",
+        answer.len()
+    );
     let member = Member::start_with(&[&head, answer].concat()).await;
     let report = MemberReport::of_nacre(&Address::new(OWN), NacreMark::default());
     let answer = peers(OWN).report(&member.address, &report).await.unwrap();
-    assert_eq!(answer, ReportAnswer { listed: false, nacre: Some(3) });
+    assert_eq!(
+        answer,
+        ReportAnswer { listed: false, called: Some(Address::new("127.0.20.9:1")), nacre: Some(3) }
+    );
     assert_eq!(member.request.await.unwrap().header("nacos-server"), Some("1.4.8"));
 }
 

@@ -13,6 +13,7 @@
 //! | our report is refused | DOWN at once |
 //! | our report fails otherwise | SUSPICIOUS, and DOWN at the fourth time in a row |
 //! | our report is answered 404 or 501 | nothing |
+//! | our report is answered by a Nacre node that has another name | DOWN at once |
 //!
 //! Where all listed members that were ever heard of have shown that they are Nacre nodes the ring is *damped*: a report makes its sender UP
 //! only if our last report to it was answered too, else it makes us report at once; a member that hangs is DOWN within
@@ -21,7 +22,10 @@
 //!
 //! Source: Nacos 1.4.8 core module, member manager and report task; the table was seen on a cluster of three.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
     Address, Mapping, MemberReport, MemberState, NacreMark, Peer, Standing, View,
@@ -79,7 +83,7 @@ pub struct ShownMember {
     /// Reports of ours that failed, in a row.
     pub failures: u32,
     /// Why it has its state, for a person.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
     /// Whether we are in its list, as far as it has told.
     pub knows_us: Option<bool>,
     /// It answers our reports 403.
@@ -293,12 +297,18 @@ impl Roster {
         let is_loading = self.is_loading();
         let Some(member) = self.members.get_mut(address) else { return };
         member.last_answer = now;
-        if is_loading {
+        if is_loading && member.called.is_none() {
             (member.answers, member.starting) = (true, false);
             member.up("it answers");
         } else if member.state != MemberState::Up && !member.in_flight {
             member.due = now;
         }
+    }
+
+    /// How the node that answers at this address calls itself, where that isn't as it is listed.
+    #[must_use]
+    pub fn called(&self, address: &Address) -> Option<&Address> {
+        self.members.get(address)?.called.as_ref()
     }
 
     /// An answer has shown that the member is Nacre, though nothing was reported to it yet: who loads the data of others
@@ -422,7 +432,7 @@ impl Roster {
             report: member.report.clone(),
             raft_port: self.raft_ports.get(address).copied(),
             failures: member.failures,
-            why: if slow.contains(address) { CALLED_SLOW } else { member.why },
+            why: if slow.contains(address) { CALLED_SLOW.into() } else { member.why(&self.own) },
             knows_us: member.knows_us,
             forbids_us: member.forbids_us,
             is_own: false,
@@ -433,7 +443,7 @@ impl Roster {
             report: Some(self.report()),
             raft_port: self.raft_ports.get(&self.own).copied(),
             failures: 0,
-            why: "it is this node",
+            why: "it is this node".into(),
             knows_us: None,
             forbids_us: false,
             is_own: true,
@@ -446,11 +456,11 @@ impl Roster {
 
     /// Why a member has its state, for a person.
     #[must_use]
-    pub fn why(&self, address: &Address) -> &'static str {
+    pub fn why(&self, address: &Address) -> Cow<'static, str> {
         match self.members.get(address) {
-            Some(_) if self.called_slow().contains(address) => CALLED_SLOW,
-            Some(member) => member.why,
-            None => "it isn't listed",
+            Some(_) if self.called_slow().contains(address) => CALLED_SLOW.into(),
+            Some(member) => member.why(&self.own),
+            None => "it isn't listed".into(),
         }
     }
 

@@ -80,6 +80,15 @@ mod legacy_rules {
     use super::*;
 
     #[test]
+    fn a_second_name_is_not_up_because_it_gives_its_data_to_a_node_that_loads() {
+        let mut roster = serving(&[B]);
+        roster.set_standing(Standing::Comparing, Millis(1));
+        roster.probed(&at(B), Probe::Another(at(OWN)), Millis(2));
+        roster.answered(&at(B), Millis(3));
+        assert_eq!(state(&roster, B), "DOWN");
+    }
+
+    #[test]
     fn a_new_member_is_down_and_owns_nothing() {
         let roster = serving(&[B]);
         assert_eq!((state(&roster, B), ring(&roster)), ("DOWN", vec![OWN.to_owned()]));
@@ -103,6 +112,33 @@ mod legacy_rules {
         let mut roster = serving(&[B]);
         roster.probed(&at(B), answered(), Millis(1));
         assert_eq!((state(&roster, B), ring(&roster)), ("UP", vec![OWN.to_owned(), B.to_owned()]));
+    }
+
+    #[test]
+    fn a_second_name_of_a_node_is_no_member_and_says_so() {
+        let mut roster = serving(&[B, C]);
+        for (called, why) in [
+            (B, format!("the node there calls itself {B}; ")),
+            (OWN, format!("it is this node, {OWN}, under a second name; ")),
+        ] {
+            roster.probed(&at(B), answered(), Millis(1));
+            roster.probed(&at(C), answered(), Millis(1));
+            assert_eq!(state(&roster, C), "UP");
+            roster.probed(&at(C), Probe::Another(at(called)), Millis(2));
+            assert_eq!(
+                roster.view().peer(&at(C)).unwrap().nacre,
+                Some(1),
+                "it is sent nothing while it is DOWN"
+            );
+            assert_eq!((state(&roster, C), ring(&roster).len()), ("DOWN", 2));
+            assert!(roster.why(&at(C)).starts_with(&why), "{}", roster.why(&at(C)));
+            for ms in 3..9 {
+                roster.probed(&at(C), Probe::Failed, Millis(ms));
+                assert_eq!(state(&roster, C), "DOWN", "it would be an owner beside its first name");
+            }
+            assert!(roster.reported(&legacy(C), Millis(10)));
+            assert_eq!((state(&roster, C), roster.called(&at(C))), ("UP", None), "a sender of that name");
+        }
     }
 
     #[test]

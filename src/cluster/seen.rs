@@ -2,6 +2,8 @@
 //!
 //! Pure. The rules are those of the [roster](super::roster).
 
+use std::borrow::Cow;
+
 use super::{Address, MemberReport, MemberState, NacreMark, Standing, member::PROTOCOL};
 use crate::base::{
     clock::Millis,
@@ -9,7 +11,7 @@ use crate::base::{
 };
 
 /// How a member answered a report of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// 200 with the code 200.
     Answered {
@@ -18,6 +20,8 @@ pub enum Probe {
         /// The number that it gave with `X-Nacre-Peer`; none says nothing.
         nacre: Option<u32>,
     },
+    /// By a Nacre node that is called otherwise than it is listed here, whatever else it says.
+    Another(Address),
     /// 403: it doesn't take us for a member, as if we weren't in its list.
     Stranger,
     /// 404 or 501.
@@ -51,7 +55,9 @@ pub(super) struct Rules {
 pub(super) struct Seen {
     pub report: Option<MemberReport>,
     pub state: MemberState,
-    pub why: &'static str,
+    why: &'static str,
+    /// How the node that answers at this address calls itself, where that is another name.
+    pub called: Option<Address>,
     pub failures: u32,
     pub nacre: Option<u32>,
     pub starting: bool,
@@ -74,6 +80,7 @@ impl Seen {
             report: None,
             state: MemberState::Down,
             why: "listed, not heard of yet",
+            called: None,
             failures: 0,
             nacre: None,
             starting: false,
@@ -89,7 +96,30 @@ impl Seen {
     }
 
     fn set(&mut self, state: MemberState, why: &'static str) {
-        (self.state, self.why) = (state, why);
+        (self.state, self.why, self.called) = (state, why, None);
+    }
+
+    /// Why it has its state, for a person who looks at the node `own`.
+    pub fn why(&self, own: &Address) -> Cow<'static, str> {
+        const CURE: &str =
+            "a node counts once, by the name that it finds for itself in its own list of members";
+        match &self.called {
+            None => self.why.into(),
+            Some(called) if called == own => {
+                format!("it is this node, {own}, under a second name; {CURE}").into()
+            }
+            Some(called) => format!("the node there calls itself {called}; {CURE}").into(),
+        }
+    }
+
+    /// The node at this address is called otherwise: it is another member, listed twice, or one that others list
+    /// differently. Two members of one node would be two owners, of which it knows but one.
+    pub fn is_another(&mut self, called: Address) {
+        (self.answers, self.starting) = (false, false);
+        self.set(MemberState::Down, "");
+        self.called = Some(called);
+        // Only a Nacre node says so; one of 1.x would be sent data while it is DOWN.
+        self.nacre = self.nacre.or(Some(PROTOCOL));
     }
 
     pub fn up(&mut self, why: &'static str) {
@@ -127,6 +157,7 @@ impl Seen {
                 self.forbids_us = false;
                 self.answered(known, nacre, now);
             }
+            Probe::Another(called) => self.is_another(called),
             Probe::Stranger => {
                 self.forbids_us = true;
                 self.answered(false, None, now);
@@ -163,7 +194,7 @@ impl Seen {
         self.failures = self.failures.saturating_add(1);
         if self.failures > rules.fail_access_count || self.is_silent(rules, now) {
             self.set(MemberState::Down, "it doesn't answer reports");
-        } else if self.state != MemberState::Down || rules.is_mixed {
+        } else if self.called.is_none() && (self.state != MemberState::Down || rules.is_mixed) {
             // As 1.x does, also with one that was DOWN since it refused, or that never showed itself: owners must be the same.
             self.set(MemberState::Suspicious, "it didn't answer the last report");
         }

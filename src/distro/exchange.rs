@@ -121,6 +121,9 @@ impl Exchange {
                 if let Some(protocol) = all.nacre {
                     self.distro.0.cluster.shown_nacre(to, protocol);
                 }
+                if let Some(called) = all.called.filter(|called| !called.is_spelling_of(to)) {
+                    self.distro.0.cluster.is_another(to, called);
+                }
                 self.take_all(to, &all.json, asked)
             }
             Err(error) => Err(error.into()),
