@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | our report is answered | UP |
 //! | a report comes from it | UP, even if it can't be reached |
-//! | our report is refused | DOWN at once |
+//! | our report is refused, or another call | DOWN at once |
 //! | our report fails otherwise | SUSPICIOUS, and DOWN at the fourth time in a row |
 //! | our report is answered 404 or 501 | nothing |
 //! | our report is answered by a Nacre node that has another name | DOWN at once |
@@ -281,11 +281,14 @@ impl Roster {
     }
 
     /// Another call to a member was refused, or closed without a byte of an answer: nobody is there. It is reported to at
-    /// once, in case it was only its connection that ended.
+    /// once, in case it was only its connection that ended. One that answers these reports, and closes the next call again,
+    /// stays DOWN for 1 s, then for 2 s and so on to 30 s, unless a report shows that it is gone or starts; in a ring that isn't
+    /// damped, until its next report or the next one to it.
     pub fn refused(&mut self, address: &Address, now: Millis) {
+        let is_damped = self.is_damped();
         if let Some(member) = self.members.get_mut(address) {
-            member.gone("it refuses connections");
-            if !member.in_flight {
+            let is_first = member.closed_call(now);
+            if !member.in_flight && (is_first || is_damped) {
                 member.due = now;
             }
         }

@@ -76,6 +76,68 @@ fn ring(roster: &Roster) -> Vec<String> {
     roster.view().ring.iter().map(ToString::to_string).collect()
 }
 
+/// A member answers reports within a millisecond for ten minutes, and closes all writes, which come every millisecond while it
+/// is UP. When it became UP.
+fn closing(mut roster: Roster, answer: &Probe, reports: Option<MemberReport>) -> Vec<u64> {
+    let mut ups = Vec::new();
+    for ms in 1..600_000 {
+        let now = Millis(ms);
+        if state(&roster, B) == "UP" {
+            roster.refused(&at(B), now);
+            assert_eq!(state(&roster, B), "DOWN");
+        }
+        for address in roster.probe_due(now) {
+            roster.probed(&address, answer.clone(), now);
+        }
+        if let Some(report) = reports.as_ref().filter(|_| ms % 2_000 == 0) {
+            roster.reported(report, now);
+        }
+        if state(&roster, B) == "UP" {
+            ups.push(ms);
+        }
+    }
+    ups
+}
+
+#[test]
+fn one_that_answers_reports_and_closes_writes_is_up_ever_more_seldom() {
+    let ups = closing(damped(), &nacre_answered(), Some(nacre(B)));
+    let pauses: Vec<u64> = ups.windows(2).map(|pair| (pair[1] - pair[0]) / 1_000).collect();
+    // 1, 2, 4, 8, 16 and 30 s, and then the next report.
+    let (first, others) = pauses.split_at(6);
+    assert_eq!(first, [2, 4, 6, 10, 18, 32]);
+    assert!(others.len() > 10 && others.iter().all(|pause| *pause == 32), "{pauses:?}");
+}
+
+#[test]
+fn in_a_ring_of_1_x_it_is_up_as_often_as_reports_say_so() {
+    let mut roster = serving(&[B, C]);
+    for other in [B, C] {
+        roster.probed(&at(other), answered(), Millis(0));
+    }
+    let ups = closing(roster, &answered(), Some(legacy(B))).len();
+    assert!((300..600).contains(&ups), "{ups}: once a report, from it or to it");
+}
+
+#[test]
+fn one_that_closes_writes_since_it_ends_is_up_with_its_first_good_answer() {
+    for ended in [Probe::Refused, Probe::NotReady { starting: true }] {
+        let mut roster = damped();
+        for ms in 1..=20 {
+            roster.refused(&at(B), Millis(ms));
+            roster.refused(&at(B), Millis(ms));
+            roster.probed(&at(B), nacre_answered(), Millis(ms));
+        }
+        assert_eq!((state(&roster, B), roster.why(&at(B)).contains("closes other calls")), ("DOWN", true));
+        roster.probed(&at(B), ended.clone(), Millis(30));
+        roster.probed(&at(B), nacre_answered(), Millis(31));
+        assert_eq!(state(&roster, B), "UP");
+        roster.refused(&at(B), Millis(32));
+        roster.probed(&at(B), nacre_answered(), Millis(32));
+        assert_eq!(state(&roster, B), "UP", "it begins anew");
+    }
+}
+
 mod legacy_rules {
     use super::*;
 

@@ -37,6 +37,15 @@ pub enum Probe {
     Failed,
 }
 
+/// Why a member is DOWN whose reports say that it is well.
+const CLOSES_CALLS: &str = "it answers reports, and closes other calls without an answer";
+/// How long such a member stays DOWN the second time; then twice as long each time.
+const FIRST_PAUSE_MS: u64 = 1_000;
+/// The longest of these pauses.
+const LONGEST_PAUSE_MS: u64 = 30_000;
+/// One that was well for that long begins anew.
+const FORGIVEN_MS: u64 = 30_000;
+
 /// The rules that hold at the moment, for all members alike.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
@@ -69,6 +78,12 @@ pub(super) struct Seen {
     pub last_answer: Millis,
     pub due: Millis,
     pub in_flight: bool,
+    /// How often in a row it was UP and then closed another call without an answer, though it answers reports.
+    closures: u32,
+    /// When the last of that was.
+    closed: Millis,
+    /// Until then an answer to a report doesn't make it UP.
+    held_until: Millis,
     /// What the report under way, or the last one that was answered, said of the node.
     pub sent: Option<Standing>,
     pub told: Option<Standing>,
@@ -90,6 +105,9 @@ impl Seen {
             last_answer: now,
             due: now,
             in_flight: false,
+            closures: 0,
+            closed: now,
+            held_until: now,
             sent: None,
             told: None,
         }
@@ -133,6 +151,33 @@ impl Seen {
         self.set(MemberState::Down, why);
     }
 
+    /// Another call to it was refused, or closed without an answer. The first time it is DOWN until it answers the next report,
+    /// and each time that such an answer turns out to be no help for a growing pause. Tells whether it was the first time.
+    ///
+    /// What is closed while it is DOWN already is of the same moment, and doesn't count again.
+    pub fn closed_call(&mut self, now: Millis) -> bool {
+        if self.state == MemberState::Down {
+            self.answers = false;
+            return self.closures <= 1;
+        }
+        let is_forgiven = now.since(self.closed.max(self.held_until)) >= FORGIVEN_MS;
+        self.closures = if is_forgiven { 1 } else { self.closures.saturating_add(1) };
+        self.closed = now;
+        let Some(again) = self.closures.checked_sub(2) else {
+            self.gone("it refuses connections");
+            return true;
+        };
+        let pause = FIRST_PAUSE_MS.saturating_mul(2_u64.saturating_pow(again)).min(LONGEST_PAUSE_MS);
+        self.held_until = now.plus(pause);
+        self.gone(CLOSES_CALLS);
+        false
+    }
+
+    /// It is known why it closed calls: it ended, or starts. Its next good answer counts at once.
+    fn forgive(&mut self, now: Millis) {
+        (self.closures, self.held_until) = (0, now);
+    }
+
     /// Nothing came from it since it was listed. It may be one of 1.x, and owns nothing until it shows itself.
     pub fn is_unheard_of(&self) -> bool {
         self.state == MemberState::Down && self.report.is_none() && self.knows_us.is_none()
@@ -155,19 +200,23 @@ impl Seen {
         match probe {
             Probe::Answered { known, nacre } => {
                 self.forbids_us = false;
-                self.answered(known, nacre, now);
+                self.answered(known, nacre, rules, now);
             }
             Probe::Another(called) => self.is_another(called),
             Probe::Stranger => {
                 self.forbids_us = true;
-                self.answered(false, None, now);
+                self.answered(false, None, rules, now);
             }
             Probe::NotReady { starting: true } => {
+                self.forgive(now);
                 (self.starting, self.answers, self.last_answer) = (true, false, now);
                 self.nacre = self.nacre.or(Some(PROTOCOL));
             }
             Probe::NotReady { starting: false } => {}
-            Probe::Refused => self.gone("it refuses connections"),
+            Probe::Refused => {
+                self.forgive(now);
+                self.gone("it refuses connections");
+            }
             Probe::Alone => {
                 self.knows_us = None;
                 self.gone(
@@ -178,12 +227,16 @@ impl Seen {
         }
     }
 
-    fn answered(&mut self, known: bool, nacre: Option<u32>, now: Millis) {
+    fn answered(&mut self, known: bool, nacre: Option<u32>, rules: Rules, now: Millis) {
         (self.answers, self.starting) = (true, false);
         (self.knows_us, self.told) = (Some(known), self.sent);
         self.last_answer = now;
         self.nacre = nacre.or(self.nacre);
-        self.up("it answers");
+        if rules.is_damped && now < self.held_until {
+            self.answers = false;
+        } else {
+            self.up("it answers");
+        }
     }
 
     fn failed(&mut self, rules: Rules, now: Millis) {
