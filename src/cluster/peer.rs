@@ -7,15 +7,19 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyDataStream, BodyExt as _};
+use hyper::body::Incoming;
 use nacre_middleware::loop_guard::{PEER, SOURCE};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize, Serializer};
+use tokio::time::{Instant, timeout_at};
 
 use super::{Address, MemberReport, PeerError, document, member::VERSION, peer_error::refusal};
 use crate::{
     base::{
-        client::{Client, ClientSettings},
+        client::{self, CallError, Client, ClientSettings},
         json,
     },
     config::Settings,
@@ -26,8 +30,6 @@ pub const USER_AGENT: HeaderValue = HeaderValue::from_static("Nacos-Server:v1.4.
 
 /// Bytes of an answer that carries no data.
 const MAX_PLAIN: usize = 64 << 10;
-/// Bytes of an answer with all data of a member: some 2,500,000 instances.
-const MAX_SNAPSHOT: usize = 1 << 30;
 
 /// Characters that Java leaves as they are in a query.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
@@ -35,15 +37,30 @@ const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').
 /// What the reference appends to a query.
 const READ_AS_SENT: &str = "encoding=UTF-8&nofix=1";
 
-/// All data of a member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// All data of a member, a map of keys and data as JSON, while it comes.
+#[derive(Debug)]
 pub struct AllData {
-    /// A map of keys and data.
-    pub json: Bytes,
     /// How the member calls itself, where it says so.
     pub called: Option<Address>,
     /// The number of its protocol, where it has shown that it is Nacre.
     pub nacre: Option<u32>,
+    body: BodyDataStream<Incoming>,
+    until: Instant,
+}
+
+impl AllData {
+    /// The next part of the text, cut anywhere; nothing at its end. It is for the caller to bound what is kept of it.
+    ///
+    /// # Errors
+    /// It doesn't come whole, or in time.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, PeerError> {
+        let next = timeout_at(self.until, self.body.next());
+        match next.await.map_err(|_| PeerError::Silent)? {
+            Some(Err(error)) => Err(CallError::Broken(error.into()).into()),
+            Some(Ok(part)) => Ok(Some(part)),
+            None => Ok(None),
+        }
+    }
 }
 
 /// What a member says to a report.
@@ -230,16 +247,27 @@ impl Peers {
         self.send(to, call, self.0.limits.sync, self.0.limits.max_data).await
     }
 
-    /// All data that `to` has.
+    /// All data that `to` has. They have to come within the limit of loading.
     ///
     /// # Errors
     /// See [`PeerError`].
     pub async fn all_data(&self, to: &Address) -> Result<AllData, PeerError> {
         let call = self.get(&format!("/v1/ns/distro/datums?{READ_AS_SENT}"));
-        let max_answer = MAX_SNAPSHOT.max(self.0.limits.max_data);
-        let answer = self.send_whole(to, call, self.0.limits.load, max_answer).await?;
+        let until = Instant::now() + self.0.limits.load;
+        let answer = self.0.client.open(to.as_str(), call, self.0.limits.load).await?;
+        if answer.status() != StatusCode::OK {
+            let answer = timeout_at(until, client::collect(answer, MAX_PLAIN)).await;
+            let answer = answer.map_err(|_| PeerError::Silent)??;
+            return Err(refusal(&answer).unwrap_or_else(|| PeerError::Unknown(answer.status())));
+        }
         let (called, nacre) = (called(answer.headers()), protocol_of(answer.headers()));
-        Ok(AllData { called, nacre, json: answer.into_body() })
+        Ok(AllData { called, nacre, body: answer.into_body().into_data_stream(), until })
+    }
+
+    /// Bytes that a single datum of a member may have.
+    #[must_use]
+    pub fn max_datum(&self) -> usize {
+        self.0.limits.max_data
     }
 
     /// Tells a 1.x member the checksums of the services of a namespace that this node owns, health included. Where its
