@@ -24,7 +24,11 @@ pub fn raise(max_connections: usize) -> usize {
             "the limit of open files leaves room for {room} connections, members' included; others wait until one ends; {CURE}"
         );
     } else if room < max_connections {
-        tracing::info!(limit, max_connections, "the limit of open files leaves room for {room} connections; {CURE}");
+        tracing::info!(
+            limit,
+            max_connections,
+            "the limit of open files leaves room for {room} connections; {CURE}"
+        );
     }
     room.min(max_connections)
 }
@@ -40,7 +44,9 @@ mod tests {
 
     #[test]
     fn what_the_server_needs_for_itself_is_kept_free() {
-        for (limit, connections) in [(0, 1), (64, 1), (65, 1), (66, 2), (1_024, 960), (u64::MAX, usize::MAX - 64)] {
+        for (limit, connections) in
+            [(0, 1), (64, 1), (65, 1), (66, 2), (1_024, 960), (u64::MAX, usize::MAX - 64)]
+        {
             assert_eq!(room(limit), connections, "{limit}");
         }
     }

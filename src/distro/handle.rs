@@ -109,6 +109,8 @@ impl Distro {
 
     /// The cluster looks like this from now on.
     pub(super) fn see(&self, view: Arc<View>, now: Millis) {
+        self.0.understood.lock().retain_members(|member| view.peer(member).is_some());
+        self.0.failures.lock().retain_members(|member| view.peer(member).is_some());
         self.0.tenure.lock().see(view, now);
     }
 
@@ -220,9 +222,12 @@ impl Distro {
         let missed = known.missed();
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
-        if view.peer(&claim.source).is_some() {
-            self.0.understood.lock().verified(&self.0.lists.0, &claim, (&known, !differ), now);
+        let mut understood = self.0.understood.lock();
+        // Looked at behind the lock: whoever leaves the list is forgotten behind it, too.
+        if self.0.cluster.view_guard().peer(&claim.source).is_some() {
+            understood.verified(&self.0.lists.0, &claim, (&known, !differ), now);
         }
+        drop(understood);
         Verified::new(self.0.boot, missed, differ.then_some(&buckets))
     }
 
@@ -254,6 +259,11 @@ impl Failures {
     /// Kinds that are remembered; beyond it nothing is told until some are old.
     const MOST: usize = 1_000;
 
+    /// Forgets what was told of those that are no members any more: of one that comes back it is news.
+    fn retain_members(&mut self, is_member: impl Fn(&Address) -> bool) {
+        self.0.retain(|(member, _), _| is_member(member));
+    }
+
     /// Whether this is to be told now.
     fn pass(&mut self, member: &Address, kind: &'static str, now: Millis) -> bool {
         let kind = (member.clone(), kind);
@@ -280,6 +290,10 @@ mod tests {
         assert!(pass(&one, "silent", 2) && pass(&other, "refused", 2));
         assert!(!pass(&one, "refused", 60_000));
         assert!(pass(&one, "refused", 60_001));
+        assert!(!pass(&other, "refused", 60_001));
+        failures.retain_members(|member| *member == other);
+        let mut pass = |member: &Address, kind, now| failures.pass(member, kind, Millis(now));
+        assert!(pass(&one, "refused", 60_002) && !pass(&other, "refused", 60_001), "it left the list");
         let many = (0..2_000).map(|n| Address::new(&format!("10.1.0.1:{n}")));
         assert_eq!(many.filter(|member| pass(member, "silent", 60_002)).count(), Failures::MOST - 1);
     }
