@@ -1,6 +1,7 @@
 //! Builds the parts in order and wires them: alone knows all modules.
 
 mod open_files;
+mod ready_line;
 mod running;
 
 use std::{
@@ -16,7 +17,10 @@ use nacre_middleware::collect::Limits;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use self::running::{AFTER_REQUESTS, EndError, Running};
+use self::{
+    ready_line::ReadyLine,
+    running::{AFTER_REQUESTS, EndError, Running},
+};
 use crate::{
     api::{
         Api,
@@ -223,7 +227,13 @@ fn start(
     let distro = exchange.as_ref().map(|exchange| exchange.distro.clone());
     let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, changes, &distro, settings);
     let push = spawn_push(&mut tasks, &stopped, &applied, changes, settings, packets);
-    let (host, services) = (found.host.clone(), applied.registry.len());
+    let ready_line = ReadyLine {
+        address: format!("{}:{port}", found.host),
+        context_path: settings.server.context_path.as_str().to_owned(),
+        data: settings.data_dir.clone(),
+        registry: Arc::clone(&applied.registry),
+        cluster: membership.cluster.clone(),
+    };
     watch_own_address(&mut tasks, &stopped, &membership, settings, found);
     let meters = Meters::new(routes::labels());
     let api = Arc::new(Api {
@@ -244,7 +254,11 @@ fn start(
     });
     let leaving = exchange.clone().map(|exchange| (exchange, membership.cluster.clone()));
     spawn_server(&mut tasks, &stopped, settings, membership, exchange.as_ref(), &api, listener);
-    tell_ready(settings, &host, port, services);
+    let until = stopped.clone();
+    tasks.spawn("ready line", async move {
+        until.run_until_cancelled(ready_line.tell()).await;
+        until.cancelled().await;
+    });
     let drain_timeout = settings.drain_timeout;
     let longest_stop = settings.stop_grace + AFTER_REQUESTS;
     Running { tasks, stopped, drain, cp, leaving, drain_timeout, longest_stop }
@@ -313,21 +327,6 @@ fn spawn_server(
         connections,
     };
     tasks.spawn("server", server.run(listener, stopped.clone(), settings.stop_grace));
-}
-
-/// Tells operators, and whoever has started the process, where it serves.
-fn tell_ready(settings: &Settings, host: &str, port: u16, services: usize) {
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        address = %format_args!("{host}:{port}"),
-        data = %settings.data_dir.display(),
-        services,
-        "serving"
-    );
-    let context_path = settings.server.context_path.as_str();
-    if let Err(error) = writeln!(io::stdout(), "ready http://{host}:{port}{context_path}") {
-        tracing::warn!(%error, "the ready line can't be written to stdout");
-    }
 }
 
 fn spawn_health(
