@@ -155,7 +155,7 @@ pub fn leave(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
 async fn tell_of_leave(peers: &Peers, others: &[Address], leaving: &[Address]) {
     let telling = others.iter().map(async |to| {
         if let Err(error) = peers.leave(to, leaving, false).await {
-            tracing::info!(%to, %error, "a member could not be told that others leave");
+            tracing::info!(%to, %error, "a member could not be told that others leave: it finds out by its own list");
         }
     });
     join_all(telling).await;

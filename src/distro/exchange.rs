@@ -17,7 +17,7 @@ use super::{
     checksum,
     core::{Answer, Call},
     documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted, parted},
-    handle::Distro,
+    handle::{Distro, REFUSED_DATA},
     key,
     lists::Lists,
     load::Loaded,
@@ -194,7 +194,8 @@ impl Exchange {
                     StatusCode::BAD_REQUEST | StatusCode::INTERNAL_SERVER_ERROR,
                     text,
                 )) => {
-                    self.distro.note_failure(to, "refused data", &format!("{} is refused: {text}", item.key));
+                    let reason = format!("{}: {text}", item.key);
+                    self.distro.note_failure(to, REFUSED_DATA, &reason);
                     stamps.push(None);
                 }
                 Err(error) => {

@@ -205,10 +205,10 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
-    /// Logs what went wrong with a member, once a minute for each of them and each kind of failure.
-    pub(super) fn note_failure(&self, member: &Address, kind: &'static str, text: &str) {
+    /// Logs what went wrong with a member and what follows, once a minute for each of them and each kind of failure.
+    pub(super) fn note_failure(&self, member: &Address, kind: &'static str, reason: &str) {
         if self.0.failures.lock().pass(member, kind, self.0.clock.now()) {
-            tracing::warn!(%member, "data of the member or for it: {text}");
+            tracing::warn!(%member, reason, "{}", what_follows(kind));
         }
     }
 
@@ -248,6 +248,26 @@ impl Distro {
         Heard { beats: silence::younger(&self.0.lists.0, &asked.silent, self.0.clock.now()) }
     }
 }
+
+/// What a failure of this kind means for the data, for an operator.
+fn what_follows(kind: &'static str) -> &'static str {
+    match kind {
+        REFUSED_DATA => "a member refused data: it is sent them again when they change",
+        FAULTY_DATA => "some data of a member can't be used: the rest of them counts",
+        DISPUTED => "a member compares data that aren't its own: nothing follows from that",
+        "gone" => "data for a member wait until it is back, or off the list",
+        _ => {
+            "data can't be exchanged with a member: it is tried again until it works, or the member is off the list"
+        }
+    }
+}
+
+/// A member doesn't take a single datum.
+pub(super) const REFUSED_DATA: &str = "refused data";
+/// What a member sent is wrong in part.
+pub(super) const FAULTY_DATA: &str = "faulty data";
+/// A member takes itself for the owner of what is this node's.
+pub(super) const DISPUTED: &str = "disputed";
 
 /// Which failures of which members have been told, and when.
 #[derive(Default)]
