@@ -1,6 +1,7 @@
 //! Events in, states and rings out.
 
 use super::*;
+use crate::cluster::{NacreMark, Peer};
 
 const OWN: &str = "10.0.0.1:8848";
 const B: &str = "10.0.0.2:8848";
