@@ -182,7 +182,7 @@ async fn find_members(
 ) -> Result<Membership, ServeError> {
     let own = Address::new(&format!("{}:{}", doors.own.host, doors.port));
     tokio::select! {
-        found = Membership::find(settings, own, clock) => Ok(found.map_err(StartError::Members)?),
+        found = Membership::find(settings, own, doors.node.boot, clock) => Ok(found.map_err(StartError::Members)?),
         told = signals.next() => {
             tracing::warn!(signal = told.name(), "told to stop before the members were known");
             Err(EndError::Told(told).into())
@@ -223,7 +223,7 @@ fn start(
     let Doors { listener, port, own: found, packets, node } = doors;
     let (stopped, drain) = (CancellationToken::new(), node.drain.clone());
     let mut tasks = Tasks::new(stopped.clone());
-    let exchange = membership.protocol(&applied.registry, changes, &applied.clock, settings, node.boot);
+    let exchange = membership.protocol(&applied.registry, changes, &applied.clock, settings);
     let distro = exchange.as_ref().map(|exchange| exchange.distro.clone());
     let sweeps = spawn_health(&mut tasks, &stopped, &applied, &cp, changes, &distro, settings);
     let push = spawn_push(&mut tasks, &stopped, &applied, changes, settings, packets);

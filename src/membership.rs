@@ -34,16 +34,23 @@ pub struct Membership {
     pub peers: Peers,
     /// Says who is one.
     pub doorkeeper: Doorkeeper,
+    /// Tells this run of the node from others.
+    boot: u64,
     /// Reads the list from now on; nothing for a node that serves alone.
     watch: Option<Watch>,
 }
 
 impl Membership {
-    /// Finds the members; `own` is the node as it calls itself.
+    /// Finds the members; `own` is the node as it calls itself, `boot` a number that no other run of it has.
     ///
     /// # Errors
     /// There shall be a list, and there is none that names this node.
-    pub async fn find(settings: &Arc<Settings>, own: Address, clock: &Clock) -> Result<Self, LookupError> {
+    pub async fn find(
+        settings: &Arc<Settings>,
+        own: Address,
+        boot: u64,
+        clock: &Clock,
+    ) -> Result<Self, LookupError> {
         let found = match settings.membership.lookup {
             Lookup::Standalone => None,
             _ => lookup::find(settings, own.clone()).await?,
@@ -55,8 +62,8 @@ impl Membership {
             }
             None => (Cluster::alone(own, clock.clone()), None),
         };
-        let peers = Peers::new(cluster.view().own.clone(), settings);
-        Ok(Self { cluster, peers, doorkeeper: Doorkeeper::new(&settings.cluster), watch })
+        let peers = Peers::new(cluster.view().own.clone(), boot, settings);
+        Ok(Self { cluster, peers, doorkeeper: Doorkeeper::new(&settings.cluster), boot, watch })
     }
 
     /// Whether there is a list of members.
@@ -89,9 +96,8 @@ impl Membership {
         changes: &Arc<Changes>,
         clock: &Clock,
         settings: &Settings,
-        boot: u64,
     ) -> Option<Exchange> {
-        let (cluster, registry) = (self.cluster.clone(), Arc::clone(registry));
+        let (cluster, registry, boot) = (self.cluster.clone(), Arc::clone(registry), self.boot);
         let distro =
             || Distro::new(cluster, registry, Arc::clone(changes), clock.clone(), rhythm(settings), boot);
         self.has_members().then(|| Exchange { distro: distro(), peers: self.peers.clone() })

@@ -203,7 +203,7 @@ mod tests {
 
     /// What says who called, on a client's request as it goes on with the headers of calls to members.
     fn passed_on(is_nacre: bool, client: &[(&str, &str)]) -> Vec<(&'static str, Option<String>)> {
-        let peers = Peers::new(Address::new("10.0.0.1:8848"), &Settings::default());
+        let peers = Peers::new(Address::new("10.0.0.1:8848"), 1, &Settings::default());
         let address = HeaderValue::from_static("10.0.0.1:8848");
         let own = Own { address, process: 1, headers: peers.headers().clone() };
         let mut request = Request::put("/nacos/v1/ns/instance/beat?serviceName=a");

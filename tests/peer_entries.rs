@@ -207,6 +207,32 @@ async fn who_was_a_member_a_moment_ago_brings_data_in_its_own_name_and_nothing_e
 }
 
 #[tokio::test]
+async fn what_a_link_held_back_is_as_old_as_it_is() {
+    let mut node = exchanging().await;
+    let mut put = async |ip: &str, sent: &'static str| {
+        let entry =
+            format!(r#"{{"ip":"{ip}","port":80,"clusterName":"DEFAULT","nacreStamp":7,"nacreAge":10}}"#);
+        let of = "com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s";
+        let datum = format!(
+            r#"{{"{of}":{{"key":"{of}","timestamp":7,"nacre":{{"complete":false,"gone":[]}},"value":{{"instanceList":[{entry}]}}}}}}"#
+        );
+        let headers = [("request-source", B), ("x-nacre-peer", "1"), ("x-nacre-sent", sent)];
+        let answer = answer(&mut node, "PUT", "/v1/ns/distro/datum", &headers, datum).await;
+        assert_eq!(answer.status(), 200, "{ip}");
+        node.clock.advance(20_000);
+    };
+    put("10.0.0.7", "5.1000.3000").await;
+    put("10.0.0.8", "5.1500.3000").await;
+    let headers = [("request-source", B), ("x-nacre-peer", "1")];
+    let shown = read(answer(&mut node, "GET", "/v1/ns/distro/datums", &headers, "").await).await.1;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let list = shown.as_object().unwrap().values().next().unwrap()["value"]["instanceList"].clone();
+    let last_beat = |index: usize| list[index]["lastBeat"].as_u64().unwrap() - 1_795_999_999_000;
+    // Of the 19.5 s 20 ms may be a drift of the clocks.
+    assert_eq!((last_beat(0), last_beat(1)), (990, 1_000 + 500 + 20 - 10), "{list}");
+}
+
+#[tokio::test]
 async fn a_network_or_the_secret_admits_others() {
     let set = [
         "nacre.peer.networks=127.0.0.0/8",

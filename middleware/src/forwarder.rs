@@ -10,7 +10,8 @@
 //! | as many as may are under way | 503 |
 //! | it comes from the peer that owns it, which takes this node for the owner | done here; if some member is 1.x also pushed to all |
 //! | a server sends it while this node leaves, which owns nothing any more | done here and pushed to all members |
-//! | the peer says that it isn't the owner | all Nacre: 503; else done here and pushed to all members |
+//! | the peer says that it has been passed on as often as may be | done here; if some member is 1.x also pushed to all |
+//! | the peer says, as one of 1.x does, that it isn't the owner | all Nacre: 503, since it doesn't take this node for a member; else done here and pushed to all members |
 //! | the peer says that it came too late | all Nacre: this node stands in for it; else 503 |
 //!
 //! Writes name what they change, so that it makes no difference whether one is done twice.
@@ -210,8 +211,11 @@ enum Attempt {
     /// The peer serves nobody, and hasn't done it.
     ServesNobody,
     /// This node shall do it in the peer's place.
-    StandIn(StandIn),
+    StandIn(StandIn, Outcome),
 }
+
+/// This node does it, as the owner doesn't.
+const DEPUTY: Attempt = Attempt::StandIn(StandIn::Deputy, Outcome::Deputy);
 
 impl<M, C> Forwarder<M, C>
 where
@@ -277,10 +281,7 @@ where
         for _ in 0..MOST_SENDS {
             match self.send(&call, &target, hops.saturating_add(1)).await {
                 Attempt::Answer(response, outcome) => return self.noted(response, outcome),
-                Attempt::StandIn(why) => {
-                    let outcome = if why == StandIn::Deputy { Outcome::Deputy } else { Outcome::Settled };
-                    return self.stand_in(inner, call, why, outcome).await;
-                }
+                Attempt::StandIn(why, outcome) => return self.stand_in(inner, call, why, outcome).await,
                 Attempt::Gone => self.members().refused(&target.address),
                 Attempt::ServesNobody => self.members().serves_nobody(&target.address),
             }
@@ -352,7 +353,7 @@ where
                     "too many requests to the owner of this service are under way, please try again later";
                 return Attempt::Answer(unavailable(text), Outcome::Full);
             }
-            Admission::Unanswering if has_deputy => return Attempt::StandIn(StandIn::Deputy),
+            Admission::Unanswering if has_deputy => return DEPUTY,
             Admission::Unanswering => {
                 let text = "the owner of this service does not answer, please try again later";
                 return Attempt::Answer(unavailable(text), Outcome::Unanswering);
@@ -365,7 +366,7 @@ where
         };
         match underway.answer(outgoing, patience, has_deputy).await {
             Some(answer) => self.judge(answer, target),
-            None => Attempt::StandIn(StandIn::Deputy),
+            None => DEPUTY,
         }
     }
 
@@ -408,20 +409,28 @@ where
         };
         match State::of(answer.headers()).filter(|_| target.is_nacre) {
             Some(State::Starting | State::Removed) => Attempt::ServesNobody,
-            Some(State::Late) if target.all_nacre => Attempt::StandIn(StandIn::Deputy),
+            Some(State::Late) if target.all_nacre => DEPUTY,
             Some(State::Disagreeing) => self.disagreed(target),
-            _ if outgoing::is_redirect(&answer) => self.disagreed(target),
+            _ if outgoing::is_redirect(&answer) => self.redirected(target),
             _ => Attempt::Answer(outgoing::relayed(answer), Outcome::Relayed),
         }
     }
 
-    /// A refusal that speaks of a loop is nothing to a client.
+    /// Members pass it on in a circle, since they hear of a change one after the other: nobody is wrong for long.
     fn disagreed(&self, target: &Target) -> Attempt {
         self.members().note(Note::Disagrees(&target.address));
+        let why = if target.all_nacre { StandIn::Deputy } else { StandIn::Disagreement };
+        Attempt::StandIn(why, Outcome::Settled)
+    }
+
+    /// A refusal that speaks of a redirect is nothing to a client. A Nacre member gives it to strangers alone; it wouldn't
+    /// take what is written here either.
+    fn redirected(&self, target: &Target) -> Attempt {
         if !target.all_nacre {
-            return Attempt::StandIn(StandIn::Disagreement);
+            return self.disagreed(target);
         }
-        let text = "the members disagree about the owner of this service, please try again later";
+        self.members().note(Note::Disagrees(&target.address));
+        let text = "the owner of this service does not take this server for a member, please try again later";
         Attempt::Answer(unavailable_in(State::Disagreeing, text), Outcome::Disagreed)
     }
 

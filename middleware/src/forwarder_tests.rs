@@ -512,14 +512,19 @@ const REDIRECT: Does = Does::Answer(
 async fn the_refusal_of_a_loop_is_not_relayed() {
     const HOPS: Does = Does::Answer(Duration::ZERO, 503, &[("x-nacre-state", "disagreeing")], "document");
     for refusal in [REDIRECT, HOPS] {
-        let does = refusal.clone();
-        let node = Node::new(Cluster::new([nacre(OTHER)]), move |_| does.clone());
-        let (status, text) = node.send().await;
-        assert_eq!(status, 503);
-        assert!(text.starts_with("caused: the members disagree"), "{text}");
         let node = Node::new(Cluster::new([peer(OTHER, true, false)]), move |_| refusal.clone());
         assert_eq!(node.send().await, (200, "done here".into()));
     }
+    let node = Node::new(Cluster::new([nacre(OTHER)]), |_| REDIRECT);
+    let (status, text) = node.send().await;
+    assert_eq!(status, 503);
+    assert!(text.starts_with("caused: the owner of this service does not take this server"), "{text}");
+    let node = Node::new(Cluster::new([nacre(OTHER)]), |_| HOPS);
+    assert_eq!(node.send().await, (200, "done here".into()));
+    let happened = node.cluster.happened();
+    let settled =
+        ["Disagrees(\"10.0.0.2:8848\")", "stands in: Deputy", "done PUT", "pushed", "Outcome(Settled)"];
+    assert_eq!(happened[1..], texts(&settled));
     let node = Node::new(Cluster::new([legacy(OTHER)]), |_| REDIRECT);
     assert_eq!(node.send().await, (200, "done here".into()));
     let happened = node.cluster.happened();

@@ -1,4 +1,4 @@
-//! Whether a request that a peer passed on comes when that peer has already given it up.
+//! How long what a peer sent was on its way, and whether that peer has already given it up.
 //!
 //! A node that was frozen, or whose network was, finds such requests when it wakes, and an instance that was deregistered
 //! meanwhile would rise from one of them. The sender writes down on its monotonic clock when it sent a request and
@@ -6,12 +6,19 @@
 //! between sending and receiving that was seen is that amount and the shortest way. What is above it, the
 //! request spent waiting.
 //!
+//! A clock that stood still, as that of a virtual machine which was paused, is another clock afterwards; so the least
+//! difference is one of the last minutes in which the sender was heard.
+//!
 //! Pure. A sender whose process is new starts anew, and its first request is never late.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
 /// How fast the least difference may rise, so that clocks may drift: 1 ms in so many.
 const DRIFT: u64 = 1_000;
+/// How long a least difference counts, at least, before a later one that is higher takes its place.
+const WINDOW_MS: u64 = 60_000;
+/// The same as a number of requests: what a link held back comes in a burst, and says nothing of clocks.
+const WINDOW_REQUESTS: u32 = 16;
 /// Senders that are known at once; beyond, the one that was silent for the longest time is forgotten.
 const MOST_SENDERS: usize = 1_024;
 /// Longer texts aren't from us.
@@ -55,32 +62,58 @@ pub struct Lateness {
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     process: u64,
-    /// Own clock less the sender's, at the least.
-    least: i128,
-    /// When that was seen, on the own clock.
-    seen_ms: u64,
+    /// Own clock less the sender's, at the least, and when that was seen on the own clock.
+    least: (i128, u64),
+    /// The same since the window began.
+    coming: (i128, u64),
+    began_ms: u64,
+    requests: u32,
+    last_ms: u64,
+}
+
+impl Sender {
+    fn new(process: u64, seen: (i128, u64)) -> Self {
+        Self { process, least: seen, coming: seen, began_ms: seen.1, requests: 0, last_ms: seen.1 }
+    }
+
+    /// How much more than the clocks' own difference this one is, which is remembered.
+    fn above(&mut self, seen: (i128, u64)) -> i128 {
+        let (difference, now_ms) = seen;
+        let drifted = |(least, at_ms): (i128, u64)| least + i128::from(now_ms.saturating_sub(at_ms) / DRIFT);
+        (self.requests, self.last_ms) = (self.requests.saturating_add(1), now_ms);
+        if self.requests > WINDOW_REQUESTS && now_ms.saturating_sub(self.began_ms) > WINDOW_MS {
+            (self.least, self.coming, self.began_ms, self.requests) = (self.coming, seen, now_ms, 0);
+        }
+        for known in [&mut self.least, &mut self.coming] {
+            if difference <= drifted(*known) {
+                *known = seen;
+            }
+        }
+        difference - drifted(self.least)
+    }
 }
 
 impl Lateness {
+    /// How many milliseconds a request of `sender` that is received at `now_ms`, on the own monotonic clock, was on its way
+    /// beyond the shortest way.
+    pub fn waited_ms(&mut self, sender: &str, sent: Sent, now_ms: u64) -> u64 {
+        let seen = (i128::from(now_ms) - i128::from(sent.at_ms), now_ms);
+        let known = self.senders.get_mut(sender).filter(|known| known.process == sent.process);
+        let Some(known) = known else {
+            self.remember(sender, Sender::new(sent.process, seen));
+            return 0;
+        };
+        u64::try_from(known.above(seen)).unwrap_or(0)
+    }
+
     /// Whether a request of `sender` that is received at `now_ms`, on the own monotonic clock, comes too late.
     pub fn is_late(&mut self, sender: &str, sent: Sent, now_ms: u64) -> bool {
-        let difference = i128::from(now_ms) - i128::from(sent.at_ms);
-        let Some(known) = self.senders.get_mut(sender).filter(|known| known.process == sent.process) else {
-            self.remember(sender, Sender { process: sent.process, least: difference, seen_ms: now_ms });
-            return false;
-        };
-        let since_ms = now_ms.saturating_sub(known.seen_ms);
-        let least = known.least + i128::from(since_ms / DRIFT);
-        if difference <= least {
-            (known.least, known.seen_ms) = (difference, now_ms);
-            return false;
-        }
-        difference - least > i128::from(sent.patience_ms)
+        self.waited_ms(sender, sent, now_ms) > sent.patience_ms
     }
 
     fn remember(&mut self, name: &str, sender: Sender) {
         if self.senders.len() >= MOST_SENDERS && !self.senders.contains_key(name) {
-            let oldest = self.senders.iter().min_by_key(|(_, known)| known.seen_ms);
+            let oldest = self.senders.iter().min_by_key(|(_, known)| known.last_ms);
             if let Some(oldest) = oldest.map(|(name, _)| Arc::clone(name)) {
                 self.senders.remove(&oldest);
             }
@@ -142,6 +175,25 @@ mod tests {
             assert!(!lateness.is_late(SENDER, sent(1, at), second * 1_000), "{second}");
         }
         assert!(lateness.is_late(SENDER, sent(1, 9_999_000 - 5_000), 10_000_000 + 30));
+    }
+
+    #[test]
+    fn a_clock_that_stood_still_is_another_after_some_minutes_but_a_burst_of_held_requests_is_not() {
+        let mut lateness = Lateness::default();
+        let mut waited = |sent_at: u64, received: u64| lateness.waited_ms(SENDER, sent(1, sent_at), received);
+        for second in 0..100 {
+            assert_eq!(waited(second * 1_000, second * 1_000), 0);
+        }
+        // What a link held back for ten minutes.
+        for second in 100..700 {
+            assert!(waited(second * 1_000, 700_000) >= 699_000 - second * 1_000, "{second}");
+        }
+        assert_eq!(waited(700_000, 700_000), 0);
+        // The sender was paused for half a minute, which its clock doesn't show.
+        let late: Vec<u64> =
+            (701..1_000).map(|second| waited(second * 1_000, second * 1_000 + 30_000)).collect();
+        assert!(late[..60].iter().all(|waited| *waited > 29_000), "{late:?}");
+        assert!(late[150..].iter().all(|waited| *waited == 0), "{late:?}");
     }
 
     #[test]

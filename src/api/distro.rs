@@ -75,7 +75,7 @@ pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
     }
     let unreached = from.iter().flat_map(|_| unreached_of(&call.head.headers)).collect::<Vec<_>>();
     let outcome = distro
-        .receive(from.as_ref(), &unreached, &call.body)
+        .receive(from.as_ref(), &unreached, peers::sent(call), &call.body)
         .map_err(|error| Refusal::failed(format_args!("JSON parse error: {error}")))
         .inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
     let answer = match first_fault(&outcome) {

@@ -21,7 +21,8 @@ use crate::{
 /// PUT verify: an owner compares what it owns with what is here, and tells who is late with beats.
 pub fn verify(api: &Api, call: &V1Call) -> Outcome {
     let (distro, asked) = read(api, call, |asked: &Verify| &asked.source)?;
-    Ok(Reply::json(&distro.verify(&asked)))
+    let written = distro.written_at(Some(&Address::new(&asked.source)), peers::sent(call));
+    Ok(Reply::json(&distro.verify(&asked, written.now)))
 }
 
 /// PUT keys: an owner compares the keys of some buckets.

@@ -7,7 +7,12 @@
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use http::{HeaderMap, request::Parts};
-use nacre_middleware::{collect::Allowance, loop_guard::SOURCE, refusal::State};
+use nacre_middleware::{
+    collect::Allowance,
+    lateness::Sent,
+    loop_guard::{SENT, SOURCE},
+    refusal::State,
+};
 use serde_json::Value;
 
 use super::{Api, V1Call, node::check_own_host, params::Params, reply::Refusal, routes::Row};
@@ -51,6 +56,12 @@ fn parts(api: &Api, view: &View, call: &V1Call) -> bool {
 #[must_use]
 pub fn source(call: &V1Call) -> Option<Address> {
     call.head.headers.get(&SOURCE)?.to_str().ok().map(Address::new)
+}
+
+/// When a member wrote a call, on its own clock, where it says so.
+#[must_use]
+pub fn sent(call: &V1Call) -> Option<Sent> {
+    call.head.headers.get(&SENT).and_then(|sent| Sent::read(sent.as_bytes()))
 }
 
 /// Whether a member of this address is listed; the node itself counts as one.

@@ -132,6 +132,12 @@ impl Reading {
     pub fn wall_ms_of(self, moment: Millis) -> u64 {
         self.wall_ms.saturating_add(moment.since(self.now)).saturating_sub(self.now.since(moment))
     }
+
+    /// What both clocks showed `ms` milliseconds earlier, as far as the wall clock hasn't been moved since.
+    #[must_use]
+    pub fn earlier(self, ms: u64) -> Self {
+        Self { now: self.now.minus(ms), wall_ms: self.wall_ms.saturating_sub(ms) }
+    }
 }
 
 /// A date as the reference's error objects show it: `2026-11-29T20:08:54.802+00:00`.

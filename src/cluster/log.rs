@@ -60,7 +60,7 @@ fn tell_own(before: &View, after: &View) {
         Standing::Comparing => tracing::warn!(%own, "this node stood still: looking at what it missed"),
         Standing::Starting => tracing::info!(%own, "in the list of members again: loading what they have"),
         Standing::Serving => {
-            tracing::info!(%own, members = after.peers.len() + 1, "one of the members: services are its own from now on")
+            tracing::info!(%own, members = after.peers.len() + 1, "one of the members: services are its own from now on");
         }
         Standing::Leaving => tracing::info!(%own, "leaving the members: others own its services from now on"),
         Standing::Alone => {}

@@ -11,7 +11,10 @@ use futures_util::StreamExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyDataStream, BodyExt as _};
 use hyper::body::Incoming;
-use nacre_middleware::loop_guard::{PEER, SOURCE};
+use nacre_middleware::{
+    lateness::Sent,
+    loop_guard::{PEER, SENT, SOURCE},
+};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize, Serializer};
 use tokio::time::{Instant, timeout_at};
@@ -129,6 +132,8 @@ pub struct Peers(Arc<Inner>);
 struct Inner {
     client: Client,
     own: Address,
+    /// Tells this run of the node from others.
+    process: u64,
     context: Box<str>,
     /// What every call carries.
     headers: HeaderMap,
@@ -142,9 +147,10 @@ impl fmt::Debug for Peers {
 }
 
 impl Peers {
-    /// Calls as the member `own` with the settings' limits, from its address where this host has it.
+    /// Calls as the member `own` with the settings' limits, from its address where this host has it. `process`: a number that
+    /// no other run of the node has.
     #[must_use]
-    pub fn new(own: Address, settings: &Settings) -> Self {
+    pub fn new(own: Address, process: u64, settings: &Settings) -> Self {
         let host = own.host();
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let ways = settings.cluster.peer_via.iter();
@@ -162,7 +168,7 @@ impl Peers {
         };
         let context = settings.server.context_path.as_str().into();
         let headers = headers(&own, settings);
-        Self(Arc::new(Inner { client, own, context, headers, limits }))
+        Self(Arc::new(Inner { client, own, process, context, headers, limits }))
     }
 
     /// The client of these calls, with its connections, for writes that are passed on.
@@ -205,6 +211,8 @@ impl Peers {
     /// Hands data to `to` (a map of keys and data as JSON); gives its answer, which is `ok` from a 1.x member. A Nacre
     /// member that reaches some of the `unreached` hands the data on to them; of more than [`MOST_UNREACHED`] the first.
     ///
+    /// `written_ms`: when its ages were read from this node's monotonic clock, here and below.
+    ///
     /// # Errors
     /// See [`PeerError`].
     pub async fn put_data(
@@ -212,8 +220,10 @@ impl Peers {
         to: &Address,
         data: Bytes,
         unreached: &[Address],
+        written_ms: u64,
     ) -> Result<Bytes, PeerError> {
-        let mut call = self.in_context(Method::PUT, "/v1/ns/distro/datum", data);
+        let call = self.in_context(Method::PUT, "/v1/ns/distro/datum", data);
+        let mut call = self.written(call, written_ms, self.0.limits.sync);
         let unreached: Vec<&str> = unreached.iter().take(MOST_UNREACHED).map(Address::as_str).collect();
         if let (false, Ok(unreached)) = (unreached.is_empty(), HeaderValue::try_from(unreached.join(","))) {
             call.headers_mut().insert(UNREACHED_HEADER, unreached);
@@ -327,8 +337,9 @@ impl Peers {
     ///
     /// # Errors
     /// See [`PeerError`].
-    pub async fn verify(&self, to: &Address, body: Bytes) -> Result<Bytes, PeerError> {
+    pub async fn verify(&self, to: &Address, body: Bytes, written_ms: u64) -> Result<Bytes, PeerError> {
         let call = self.call(Method::PUT, "/nacre/peer/verify", body);
+        let call = self.written(call, written_ms, self.0.limits.verify);
         self.send(to, call, self.0.limits.verify, self.0.limits.max_data).await
     }
 
@@ -364,6 +375,16 @@ impl Peers {
         let addresses: Vec<&str> = leaving.iter().map(Address::as_str).collect();
         let call = self.in_context(Method::POST, &path, json::to_bytes(&addresses));
         self.send(to, call, self.0.limits.report, MAX_PLAIN).await.map(drop)
+    }
+
+    /// Tells when the ages in a body were read, so that they can be told from the time that the call was on its way.
+    fn written(&self, mut call: Request<Bytes>, written_ms: u64, timeout: Duration) -> Request<Bytes> {
+        let patience_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let sent = Sent { process: self.0.process, at_ms: written_ms, patience_ms };
+        if let Ok(sent) = HeaderValue::try_from(sent.to_string()) {
+            call.headers_mut().insert(SENT.clone(), sent);
+        }
+        call
     }
 
     /// A call without body.

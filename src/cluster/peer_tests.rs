@@ -106,7 +106,7 @@ fn settings(set: &[&str]) -> Settings {
 
 /// The calls of a member that is listed as this.
 fn peers(own: &str) -> Peers {
-    Peers::new(Address::new(own), &settings(&[]))
+    Peers::new(Address::new(own), 1, &settings(&[]))
 }
 
 /// Makes the call against a member that answers as recorded; what it saw must equal the recorded request.
@@ -158,7 +158,7 @@ async fn a_report_says_the_version_in_a_header_and_the_answer_the_protocol() {
 async fn data_are_put_as_recorded_but_for_the_false_gzip_header() {
     for name in ["datum_put", "datum_put_batch", "datum_put_empty_list", "datum_put_metadata"] {
         let answer = check(name, async |to, recorded| {
-            peers(OWN).put_data(&to, recorded.body.into(), &[]).await.unwrap()
+            peers(OWN).put_data(&to, recorded.body.into(), &[], 7).await.unwrap()
         })
         .await;
         assert_eq!(answer, "ok", "{name}");
@@ -209,7 +209,7 @@ async fn all_data_are_asked_for_as_recorded() {
 async fn all_data_that_do_not_come_whole_or_in_time_are_a_failure_of_the_member() {
     let load = async |answer: &str, set: &[&str]| {
         let member = Member::start_with(answer).await;
-        let mut all = Peers::new(Address::new(OWN), &settings(set)).all_data(&member.address).await?;
+        let mut all = Peers::new(Address::new(OWN), 1, &settings(set)).all_data(&member.address).await?;
         while all.next().await?.is_some() {}
         Ok::<_, PeerError>(())
     };
@@ -220,7 +220,7 @@ async fn all_data_that_do_not_come_whole_or_in_time_are_a_failure_of_the_member(
     let listener = TcpListener::bind("127.0.20.1:0").await.unwrap();
     let to = Address::new(&listener.local_addr().unwrap().to_string());
     let calls =
-        Peers::new(Address::new(OWN), &settings(&["nacos.core.protocol.distro.data.load.timeoutMs=200"]));
+        Peers::new(Address::new(OWN), 1, &settings(&["nacos.core.protocol.distro.data.load.timeoutMs=200"]));
     let loading = async {
         let mut all = calls.all_data(&to).await?;
         while all.next().await?.is_some() {}
@@ -288,11 +288,12 @@ async fn a_leave_names_the_leaving_and_whether_to_tell_others() {
 #[tokio::test]
 async fn nacre_members_compare_outside_the_context_path() {
     let (member, other) = (Member::start("200", "{}").await, Member::start("200", "[]").await);
-    let calls = Peers::new(Address::new(OWN), &settings(&["server.servlet.context-path=/x"]));
-    assert_eq!(calls.verify(&member.address, Bytes::from_static(b"{\"a\":1}")).await.unwrap(), "{}");
+    let calls = Peers::new(Address::new(OWN), 1, &settings(&["server.servlet.context-path=/x"]));
+    assert_eq!(calls.verify(&member.address, Bytes::from_static(b"{\"a\":1}"), 7).await.unwrap(), "{}");
     assert_eq!(calls.keys(&other.address, Bytes::from_static(b"{}")).await.unwrap(), "[]");
     let seen = member.request.await.unwrap();
     assert_eq!((&*seen.request, &*seen.body), ("PUT /nacre/peer/verify HTTP/1.1", "{\"a\":1}"));
+    assert_eq!(seen.header("x-nacre-sent"), Some("1.7.3000"), "when it was written");
     assert_eq!(other.request.await.unwrap().request, "PUT /nacre/peer/keys HTTP/1.1");
 }
 
@@ -304,7 +305,7 @@ async fn the_own_context_path_the_own_address_and_the_identity_are_used() {
         "nacos.core.auth.server.identity.key=Identity-Key",
         "nacos.core.auth.server.identity.value=s3cret",
     ]);
-    let calls = Peers::new(Address::new("[::1]:8848"), &settings);
+    let calls = Peers::new(Address::new("[::1]:8848"), 1, &settings);
     calls.checksum(&member.address, Bytes::new()).await.unwrap();
     let seen = member.request.await.unwrap();
     assert_eq!(seen.request, "PUT /v1/ns/distro/checksum?source=%5B%3A%3A1%5D%3A8848 HTTP/1.1");
@@ -316,7 +317,7 @@ async fn the_own_context_path_the_own_address_and_the_identity_are_used() {
 async fn calls_come_from_the_own_address_and_go_by_a_way_round() {
     let listener = TcpListener::bind("127.0.20.1:0").await.unwrap();
     let via = format!("nacre.peer.via=10.255.255.1:8848>{}", listener.local_addr().unwrap());
-    let calls = Peers::new(Address::new("127.0.20.8:8848"), &settings(&[&via]));
+    let calls = Peers::new(Address::new("127.0.20.8:8848"), 1, &settings(&[&via]));
     let calling =
         tokio::spawn(async move { calls.all_data(&Address::new("10.255.255.1:8848")).await.map(drop) });
     let (stream, from) = listener.accept().await.unwrap();
@@ -362,7 +363,7 @@ async fn answers_say_what_to_do() {
 async fn whoever_is_not_there_is_gone_and_who_is_silent_only_fails() {
     let listener = TcpListener::bind("127.0.20.1:0").await.unwrap();
     let to = Address::new(&listener.local_addr().unwrap().to_string());
-    let calls = Peers::new(Address::new(OWN), &settings(&["nacre.report.timeout-ms=50"]));
+    let calls = Peers::new(Address::new(OWN), 1, &settings(&["nacre.report.timeout-ms=50"]));
     let report = MemberReport::of_nacre(&Address::new(OWN), NacreMark::default());
     let silent = calls.report(&to, &report).await.unwrap_err();
     assert!(matches!(silent, PeerError::Silent));

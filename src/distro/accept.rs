@@ -161,18 +161,18 @@ pub struct Outcome {
 pub enum Part {
     /// It keeps a copy of what a member of 1.x tells: a list takes the place of its own.
     Copies,
-    /// It keeps a copy or loads, and the owner tells, whose kind is known.
+    /// It keeps a copy, and a Nacre member tells that is the owner; or it loads, and shall show what the others show.
     Follows,
-    /// It owns the service since a moment ago, it loads from a member of 1.x, or a Nacre member tells that isn't the owner: of a
-    /// list without stamps it takes what is new. A Nacre member sends such lists as long as it doesn't know that this node is one.
+    /// It owns the service since a moment ago, or a Nacre member tells that isn't the owner: of a list without stamps it takes
+    /// what is new. A Nacre member sends such lists as long as it doesn't know that this node is one.
     Collects,
     /// It owns the service for so long that it may judge silence: the same, and what has been silent for too long goes.
     Judges,
 }
 
 impl Part {
-    /// Of a node to a service with this owner. `from`: the Nacre member that tells, if it is one, or whom the node loads from;
-    /// `is_long`: whether the node, where it is the owner, has been that for so long that it may judge silence.
+    /// Of a node that serves, to a service with this owner. `from`: the Nacre member that tells, if it is one; `is_long`: whether
+    /// the node, where it is the owner, has been that for so long that it may judge silence.
     #[must_use]
     pub fn of(owner: Owner<'_>, from: Option<&Address>, is_long: impl FnOnce() -> bool) -> Self {
         match owner {

@@ -21,7 +21,6 @@ use super::{
     key,
     lists::Lists,
     load::Loaded,
-    mapper::owner,
     outbox::{Item, Sent},
     pieces::{PieceError, Pieces},
     silence,
@@ -155,16 +154,14 @@ impl Exchange {
         if is_of_another_time { Err(ExchangeError::Clock) } else { Ok(()) }
     }
 
-    /// Takes some of all data of a peer; tells whether some are of another time. Of a member of 1.x only what is new: another one may have told more of a list before. Whoever
-    /// owns a service while this node loads gives reasons for what it shows, as it does to all others.
+    /// Takes some of all data of a peer; tells whether some are of another time. Of a member of 1.x only what is new: another one
+    /// may have told more of a list before.
     ///
     /// `asked`: when it was asked for, here and below.
     fn take_some(&self, from: &Address, body: &[u8], asked: Reading) -> Result<bool, ExchangeError> {
         let at = self.at();
         let batch = batch::read_answer(body, asked, at)?;
-        let view = self.distro.0.cluster.view();
-        let part = |key: &ServiceKey| Part::of(owner(&view, &key.name), Some(from), || false);
-        let outcome = accept::take(self.registry(), batch, part, at.now);
+        let outcome = accept::take(self.registry(), batch, |_| Part::Follows, at.now);
         self.distro.taken(&outcome);
         self.distro.note_outcome(from, &outcome);
         Ok(outcome.faults().any(AcceptError::is_of_another_time))
@@ -225,8 +222,9 @@ impl Exchange {
             newer_than: item.newer_than,
         });
         let mut stamps = Vec::with_capacity(items.len());
-        for body in bodies(outgoing, dialect, self.at(), BODY_BYTES) {
-            self.peers.put_data(to, body.bytes, &unreached).await?;
+        let at = self.at();
+        for body in bodies(outgoing, dialect, at, BODY_BYTES) {
+            self.peers.put_data(to, body.bytes, &unreached, at.now.0).await?;
             stamps.extend(body.stamps);
         }
         Ok(stamps)
@@ -258,7 +256,7 @@ impl Exchange {
     }
 
     async fn verify(&self, to: &Address, asked: Verify) -> Result<Answer<ServiceKey>, ExchangeError> {
-        let verified: Verified = read(&self.peers.verify(to, body(&asked)).await?)?;
+        let verified: Verified = read(&self.peers.verify(to, body(&asked), self.at().now.0).await?)?;
         let (boot, buckets) = (verified.boot.0, verified.buckets());
         Ok(Answer::Verified { boot, missed: verified.missed, buckets })
     }

@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use nacre_middleware::lateness::{Lateness, Sent};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -23,7 +24,7 @@ use super::{
     verify::Buckets,
 };
 use crate::{
-    base::clock::{Clock, Millis},
+    base::clock::{Clock, Millis, Reading},
     cluster::{Address, Cluster, View},
     model::{Registry, ServiceKey, change::Changes},
 };
@@ -55,6 +56,8 @@ pub(super) struct Inner {
     /// What went wrong with members lately.
     failures: Mutex<Failures>,
     understood: Mutex<Understood>,
+    /// How long what members send is on its way.
+    lateness: Mutex<Lateness>,
     tenure: Mutex<Tenure>,
     settled: Mutex<VecDeque<(ServiceKey, Millis)>>,
     any_settled: Notify,
@@ -89,6 +92,7 @@ impl Distro {
             counts: Counts::default(),
             failures: Mutex::default(),
             understood: Mutex::default(),
+            lateness: Mutex::default(),
             tenure: Mutex::new(Tenure::new(view, now)),
             settled: Mutex::default(),
             any_settled: Notify::new(),
@@ -212,10 +216,19 @@ impl Distro {
         }
     }
 
-    /// An owner compares what it owns with what is here, and tells of silence.
+    /// When a request of `source` was written, from whose clock `sent` is: ages in it count from then. A link may hold
+    /// requests back for as long as it likes, and what has gone meanwhile would look alive.
     #[must_use]
-    pub fn verify(&self, asked: &Verify) -> Verified {
-        let (view, now) = (self.0.cluster.view(), self.0.clock.now());
+    pub fn written_at(&self, source: Option<&Address>, sent: Option<Sent>) -> Reading {
+        let at = self.0.clock.reading();
+        let (Some(source), Some(sent)) = (source, sent) else { return at };
+        at.earlier(self.0.lateness.lock().waited_ms(source.as_str(), sent, at.now.0))
+    }
+
+    /// An owner compares what it owned when it wrote this with what is here, and tells of silence.
+    #[must_use]
+    pub fn verify(&self, asked: &Verify, written: Millis) -> Verified {
+        let (view, now) = (self.0.cluster.view(), written);
         let claim = Claim::new(&view, &asked.source, &asked.ring);
         let of_source = |key: &ServiceKey| claim.holds(key);
         let known = silence::hear(&self.0.lists.0, &asked.beats, &of_source, now);

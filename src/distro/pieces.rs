@@ -71,10 +71,9 @@ impl Pieces {
                     Place::Within
                 }
                 (Place::Before | Place::Behind, _) => return Err(PieceError::NoObject),
-                (Place::Within, b'"') | (Place::Escaped, _) => Place::Text,
                 (Place::Text, b'"') => Place::Within,
                 (Place::Text, b'\\') => Place::Escaped,
-                (Place::Text, _) => Place::Text,
+                (Place::Within, b'"') | (Place::Text | Place::Escaped, _) => Place::Text,
                 (Place::Within, b'{' | b'[') => {
                     self.depth = self.depth.saturating_add(1);
                     Place::Within

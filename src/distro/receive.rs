@@ -1,5 +1,7 @@
 //! Takes what members send and answer into the registry, and sees to it that what is better here gets back to them.
 
+use nacre_middleware::lateness::Sent;
+
 use super::{
     accept::{self, AcceptError, Outcome, Part, Taken},
     batch,
@@ -33,7 +35,8 @@ impl Distro {
     }
 
     /// Takes what a member sent (a map of keys and data as JSON), key by key. `from` is the Nacre member that sent it; one
-    /// of 1.x doesn't say who it is. To members that are `unreached` by it what it sent is handed on.
+    /// of 1.x doesn't say who it is. To members that are `unreached` by it what it sent is handed on. `sent`: when it was
+    /// written, by the sender's clock; ages count from then.
     ///
     /// # Errors
     /// The body is no such map at all.
@@ -41,11 +44,13 @@ impl Distro {
         &self,
         from: Option<&Address>,
         unreached: &[Address],
+        sent: Option<Sent>,
         body: &[u8],
     ) -> Result<Outcome, serde_json::Error> {
-        let at = self.0.clock.reading();
-        let outcome = self.take(from, batch::read(body, at)?, at.now);
-        self.hand_on(unreached, &outcome, at.now);
+        let now = self.0.clock.now();
+        let written = self.written_at(from, sent);
+        let outcome = self.take(from, batch::read(body, written)?, now);
+        self.hand_on(unreached, &outcome, now);
         match from {
             Some(from) => self.send_whole(from, better_here(&outcome)),
             None => self.send_to_all(better_here(&outcome)),

@@ -245,9 +245,11 @@ impl Merging<'_> {
             return;
         }
         let gone = self.draft.gone.get(&key).filter(|_| !mutant::is(Mutant::TombstoneLoses));
+        // Whoever knows of the removal and of a beat since has written the instance anew; what doesn't know of it is older,
+        // however young it looks.
+        let refutes = |gone: &Gone| told.stamp() > gone.stamp && is_contradicted(gone, &told, self.now);
         let ends = |gone: &Gone| {
-            newer(&Shown::Gone(gone), &Shown::Alive(&told, told.mark())).is_gt()
-                && !is_contradicted(gone, &told, self.now)
+            newer(&Shown::Gone(gone), &Shown::Alive(&told, told.mark())).is_gt() && !refutes(gone)
         };
         if gone.is_some_and(ends) {
             self.merged.ours_is_newer = true;

@@ -287,6 +287,17 @@ fn who_beats_after_it_has_left_lives_again_whatever_the_clocks_show() {
 }
 
 #[test]
+fn what_does_not_know_of_a_removal_never_refutes_it_however_young_it_looks() {
+    for cause in [Cause::Left, Cause::Silent { last_beat: NOW.minus(50_000) }] {
+        let node = Node::new(1_000);
+        let gone = Gone::of(&key("a"), 9, NOW.minus(20_000), cause);
+        node.merge(vec![Entry::Gone(gone)], false);
+        assert_eq!(node.merge(vec![alive("a", 5)], false), Merged { ours_is_newer: true, ..MERGED });
+        assert_eq!(node.service().state().len(), 0, "a link held it back");
+    }
+}
+
+#[test]
 fn an_older_description_that_beats_is_better_than_none_but_not_than_a_later_one() {
     let [older, later, without] = [5_000; 3].map(Node::new);
     older.merge(vec![alive("a", 5_007)], true);

@@ -188,7 +188,9 @@ impl NacreNode {
         );
         let answer = match outcome {
             Ok(Answer::Told(answer)) => Some(answer),
-            Ok(Answer::NotNow(refusal::State::Late)) => Some(self.apply(at, passed.request)),
+            Ok(Answer::NotNow(refusal::State::Late | refusal::State::Disagreeing)) => {
+                Some(self.apply(at, passed.request))
+            }
             Ok(Answer::NotNow(refusal::State::Starting | refusal::State::Removed))
             | Err(CallFault::Refused | CallFault::Closed) => self.gone(at, passed, out),
             Ok(_) | Err(CallFault::TimedOut) => Some(ClientAnswer::Refused),

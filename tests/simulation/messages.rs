@@ -61,16 +61,16 @@ impl Datum {
         Self { key: key.clone(), told: Arc::new(told.collect()), is_complete: newer_than.is_none() }
     }
 
-    /// The same on the receiver's clock; ages of beats count from when they were `asked` for.
-    pub fn entries(&self, asked: Millis, now: Millis) -> Vec<Entry> {
+    /// The same on the receiver's clock; ages of beats, and of what is gone, count from these moments.
+    pub fn entries(&self, (beat_from, gone_from): (Millis, Millis)) -> Vec<Entry> {
         let entry = |told: &Told| match told {
             Told::Alive { instance, age_ms } => {
                 let copy = instance.copy();
-                copy.beat(asked.minus(*age_ms));
+                copy.beat(beat_from.minus(*age_ms));
                 Entry::Alive(copy)
             }
             Told::Gone { gone, age_ms, silent_ms } => {
-                let at = now.minus(*age_ms);
+                let at = gone_from.minus(*age_ms);
                 let cause = match gone.cause {
                     Cause::Left => Cause::Left,
                     Cause::Silent { .. } => Cause::Silent { last_beat: at.minus(*silent_ms) },
@@ -111,9 +111,9 @@ pub enum Call {
     /// GET datum, of a beat that was passed on for what isn't known.
     Fetch(ServiceKey),
     /// PUT datum; and the members that the sender can't reach.
-    Push { data: Vec<Datum>, unreached: Vec<Address> },
+    Push { data: Vec<Datum>, unreached: Vec<Address>, sent: Sent },
     /// PUT verify.
-    Verify { ring: Vec<String>, root: u64, beats: Arc<Beats> },
+    Verify { ring: Vec<String>, root: u64, beats: Arc<Beats>, sent: Sent },
     /// PUT keys.
     Keys { ring: Vec<String>, page: Page<ServiceKey> },
     /// PUT ask; and the members that the sender can't reach.

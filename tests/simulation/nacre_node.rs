@@ -18,13 +18,16 @@ use nacre::{
         lists::Lists,
         load::Loaded,
         mapper::{self, Owner},
-        outbox::Sent,
-        silence, takeover,
+        outbox, silence, takeover,
     },
     membership,
     model::{Limits, Registry, ServiceKey, change::Changes},
 };
-use nacre_middleware::{breaker::Breaker, lateness::Lateness, refusal};
+use nacre_middleware::{
+    breaker::Breaker,
+    lateness::{Lateness, Sent},
+    refusal,
+};
 
 use super::{
     forwarding::{self, Forwards},
@@ -273,13 +276,15 @@ impl NacreNode {
                     stamps.push(Some(state.highest_stamp));
                     data.push(Datum::of(&item.key, &state, item.newer_than, at.now));
                 }
-                (Call::Push { data, unreached: self.view.unreached().cloned().collect() }, PEER_LIMIT_MS)
+                let unreached = self.view.unreached().cloned().collect();
+                (Call::Push { data, unreached, sent: self.sent(at) }, PEER_LIMIT_MS)
             }
             core::Call::Verify { view, root, mut beats } => {
                 // A registry has no order, and what happens must be the same each time.
                 beats.late.sort_unstable_by(|(one, _), (other, _)| one.0.cmp(&other.0));
                 beats.back.sort_unstable_by(|(one, _), (other, _)| one.0.cmp(&other.0));
-                (Call::Verify { ring: texts(&view), root, beats: Arc::new(beats) }, PEER_LIMIT_MS)
+                let (ring, beats) = (texts(&view), Arc::new(beats));
+                (Call::Verify { ring, root, beats, sent: self.sent(at) }, PEER_LIMIT_MS)
             }
             core::Call::Keys { view, mut page } => {
                 page.keys.sort_unstable();
@@ -343,12 +348,26 @@ impl NacreNode {
         self.epoch + Duration::from_millis(now.0 - (1 << 40))
     }
 
-    /// Merges what `from` sent; its ages count from `told_at`.
-    fn merge(&mut self, from: Option<NodeId>, datum: &Datum, told_at: Millis, now: Millis) {
+    /// When something that is sent now is written.
+    fn sent(&self, at: Reading) -> Sent {
+        Sent { process: self.process, at_ms: at.now.0, patience_ms: PEER_LIMIT_MS }
+    }
+
+    fn written_at(&mut self, from: NodeId, sent: Sent, now: Millis) -> Millis {
+        now.minus(self.lateness.waited_ms(address(from).as_str(), sent, now.0))
+    }
+
+    /// Merges what `from` sent; ages of beats, and of what is gone, count from these moments.
+    fn merge(&mut self, from: Option<NodeId>, datum: &Datum, ages_from: (Millis, Millis), now: Millis) {
         let place = datum.key.place();
-        let (owner, teller) = (mapper::owner(&self.view, place.name), from.map(address));
-        let part = Part::of(owner, teller.as_ref(), || self.tenure.is_long(place.name, now));
-        let entries = datum.entries(told_at, now);
+        let is_at_work = matches!(self.view.standing, Standing::Serving | Standing::Leaving);
+        let part = if is_at_work {
+            let (owner, teller) = (mapper::owner(&self.view, place.name), from.map(address));
+            Part::of(owner, teller.as_ref(), || self.tenure.is_long(place.name, now))
+        } else {
+            Part::Follows
+        };
+        let entries = datum.entries(ages_from);
         let merged = self.registry.merge(place, entries, datum.is_complete, part.judge(), now);
         let merged = merged.unwrap();
         if let Some(stamp) = merged.belated {
@@ -420,9 +439,10 @@ impl NacreNode {
                 let service = self.registry.get(key.place());
                 Answer::Fetched(service.map(|service| Datum::of(&key, &service.state(), None, now)))
             }
-            Call::Push { data, unreached } => {
+            Call::Push { data, unreached, sent } => {
+                let written = self.written_at(from, sent, now);
                 for datum in &data {
-                    self.merge(Some(from), datum, now, now);
+                    self.merge(Some(from), datum, (written, written), now);
                 }
                 for to in &unreached {
                     let known = data.iter().filter_map(|datum| {
@@ -433,7 +453,8 @@ impl NacreNode {
                 }
                 Answer::Taken
             }
-            Call::Verify { ring, root, beats } => {
+            Call::Verify { ring, root, beats, sent } => {
+                let now = self.written_at(from, sent, now);
                 let claim = Claim::new(&self.view, address(from).as_str(), &ring);
                 let is_of = |key: &ServiceKey| claim.holds(key);
                 let known = silence::hear(&self.registry, &beats, &is_of, now);
@@ -518,7 +539,7 @@ impl NacreNode {
                     self.roster.shown_nacre(&address(to), 1);
                     self.review(at);
                     for datum in data {
-                        self.merge(Some(to), datum, asked, at.now);
+                        self.merge(Some(to), datum, (asked, at.now), at.now);
                     }
                 }
                 if let Answer::NotNow(refusal::State::Starting) = answer {
@@ -527,7 +548,7 @@ impl NacreNode {
                 }
                 core::Answer::Load(loaded(&answer))
             }
-            Ok(Answer::Taken) => core::Answer::Push(Sent::Taken(stamps)),
+            Ok(Answer::Taken) => core::Answer::Push(outbox::Sent::Taken(stamps)),
             Ok(Answer::Verified { boot, missed, buckets }) => {
                 core::Answer::Verified { boot, missed, buckets }
             }
@@ -655,7 +676,7 @@ impl SimNode for NacreNode {
             }
             Pending::Fetch { ticket, request, asked } => {
                 if let Ok(Answer::Fetched(Some(datum))) = outcome {
-                    self.merge(None, &datum, asked, at.now);
+                    self.merge(None, &datum, (asked, at.now), at.now);
                 }
                 let answer = self.apply(at, request);
                 out.answers.push((ticket, Answer::Told(answer)));

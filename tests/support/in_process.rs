@@ -156,7 +156,7 @@ pub fn start_among(
         switches: Arc::clone(&applied.switches),
         namespaces: Arc::clone(&applied.namespaces),
         cp: cp::Handle::open(&settings.data_dir, applied).unwrap(),
-        peers: Peers::new(own.clone(), &settings),
+        peers: Peers::new(own.clone(), 1, &settings),
         cluster: cluster.clone(),
         doorkeeper: Doorkeeper::new(&settings.cluster),
         distro: protocol(cluster.clone(), Arc::clone(&registry), changes, clock.clone()),
