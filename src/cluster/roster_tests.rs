@@ -79,7 +79,7 @@ fn ring(roster: &Roster) -> Vec<String> {
 
 /// A member answers reports within a millisecond for ten minutes, and closes all writes, which come every millisecond while it
 /// is UP. When it became UP.
-fn closing(mut roster: Roster, answer: &Probe, reports: Option<MemberReport>) -> Vec<u64> {
+fn closing(mut roster: Roster, answer: &Probe, reports: Option<&MemberReport>) -> Vec<u64> {
     let mut ups = Vec::new();
     for ms in 1..600_000 {
         let now = Millis(ms);
@@ -90,7 +90,7 @@ fn closing(mut roster: Roster, answer: &Probe, reports: Option<MemberReport>) ->
         for address in roster.probe_due(now) {
             roster.probed(&address, answer.clone(), now);
         }
-        if let Some(report) = reports.as_ref().filter(|_| ms % 2_000 == 0) {
+        if let Some(report) = reports.filter(|_| ms % 2_000 == 0) {
             roster.reported(report, now);
         }
         if state(&roster, B) == "UP" {
@@ -102,7 +102,7 @@ fn closing(mut roster: Roster, answer: &Probe, reports: Option<MemberReport>) ->
 
 #[test]
 fn one_that_answers_reports_and_closes_writes_is_up_ever_more_seldom() {
-    let ups = closing(damped(), &nacre_answered(), Some(nacre(B)));
+    let ups = closing(damped(), &nacre_answered(), Some(&nacre(B)));
     let pauses: Vec<u64> = ups.windows(2).map(|pair| (pair[1] - pair[0]) / 1_000).collect();
     // 1, 2, 4, 8, 16 and 30 s, and then the next report.
     let (first, others) = pauses.split_at(6);
@@ -116,7 +116,7 @@ fn in_a_ring_of_1_x_it_is_up_as_often_as_reports_say_so() {
     for other in [B, C] {
         roster.probed(&at(other), answered(), Millis(0));
     }
-    let ups = closing(roster, &answered(), Some(legacy(B))).len();
+    let ups = closing(roster, &answered(), Some(&legacy(B))).len();
     assert!((300..600).contains(&ups), "{ups}: once a report, from it or to it");
 }
 
