@@ -35,7 +35,7 @@ impl ReadyLine {
         if cluster.view_guard().standing == Standing::Starting {
             let others = cluster.view_guard().peers.len();
             tracing::info!(
-                address,
+                %address,
                 others,
                 "waiting for the data of the other members; where none answers it serves without them after 10 s"
             );
@@ -43,7 +43,7 @@ impl ReadyLine {
         }
         until_loaded(cluster).await;
         let services = registry.len();
-        tracing::info!(version = env!("CARGO_PKG_VERSION"), address, data = %data.display(), services, "serving");
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), %address, data = %data.display(), services, "serving");
         write_line(&format!("ready {url}"));
     }
 }

@@ -157,7 +157,10 @@ impl Seen {
     /// What is closed while it is DOWN already is of the same moment, and doesn't count again.
     pub fn closed_call(&mut self, now: Millis) -> bool {
         if self.state == MemberState::Down {
-            self.answers = false;
+            if self.called.is_none() {
+                let is_held = self.closures > 1 && now < self.held_until;
+                self.gone(if is_held { CLOSES_CALLS } else { "it refuses connections" });
+            }
             return self.closures <= 1;
         }
         let is_forgiven = now.since(self.closed.max(self.held_until)) >= FORGIVEN_MS;
