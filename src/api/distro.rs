@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     base::json,
-    cluster::{Address, Standing, member::PROTOCOL, peer::unreached_of},
+    cluster::{
+        Address, Standing,
+        peer::{self, unreached_of},
+    },
     distro::{
         Distro,
         accept::{AcceptError, accept},
@@ -144,7 +147,7 @@ fn octets(api: &Api, data: &[DatumToSend], dialect: Dialect) -> Reply {
     let media_type = HeaderValue::from_static("application/octet-stream");
     let mut answer = reply::typed_response(StatusCode::OK, media_type, V1Body::sized(json));
     if dialect == Dialect::Nacre {
-        answer.headers_mut().insert(PEER.clone(), HeaderValue::from(PROTOCOL));
+        peer::sign(answer.headers_mut(), &api.cluster.view_guard().own);
     }
     Reply::Whole(Box::new(answer))
 }

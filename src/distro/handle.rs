@@ -142,6 +142,8 @@ impl Distro {
     /// The cluster looks like this from now on.
     pub(super) fn see(&self, view: Arc<View>, now: Millis) {
         self.0.claims.lock().see(&view);
+        self.0.understood.lock().retain_members(|member| view.peer(member).is_some());
+        self.0.failures.lock().retain_members(|member| view.peer(member).is_some());
         self.0.tenure.lock().see(view, now);
     }
 
@@ -235,10 +237,10 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
-    /// Logs what went wrong with a member, once a minute for each of them and each kind of failure.
-    pub(super) fn note_failure(&self, member: &Address, kind: &'static str, text: &str) {
+    /// Logs what went wrong with a member and what follows, once a minute for each of them and each kind of failure.
+    pub(super) fn note_failure(&self, member: &Address, kind: &'static str, reason: &str) {
         if self.0.failures.lock().pass(member, kind, self.0.clock.now()) {
-            tracing::warn!(%member, "data of the member or for it: {text}");
+            tracing::warn!(%member, reason, "{}", what_follows(kind));
         }
     }
 
@@ -261,10 +263,13 @@ impl Distro {
         let missed = known.missed();
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
-        if view.peer(&claim.source).is_some() {
+        let mut understood = self.0.understood.lock();
+        // Looked at behind the lock: whoever leaves the list is forgotten behind it, too.
+        if self.0.cluster.view_guard().peer(&claim.source).is_some() {
             self.0.claims.lock().heard(&claim, self.0.clock.now());
-            self.0.understood.lock().verified(&self.0.lists.0, &claim, (&known, !differ), now);
+            understood.verified(&self.0.lists.0, &claim, (&known, !differ), now);
         }
+        drop(understood);
         Verified::new(self.0.boot, missed, differ.then_some(&buckets))
     }
 
@@ -288,6 +293,26 @@ impl Distro {
     }
 }
 
+/// What a failure of this kind means for the data, for an operator.
+fn what_follows(kind: &'static str) -> &'static str {
+    match kind {
+        REFUSED_DATA => "a member refused data: it is sent them again when they change",
+        FAULTY_DATA => "some data of a member can't be used: the rest of them counts",
+        DISPUTED => "a member compares data that aren't its own: nothing follows from that",
+        "gone" => "data for a member wait until it is back, or off the list",
+        _ => {
+            "data can't be exchanged with a member: it is tried again until it works, or the member is off the list"
+        }
+    }
+}
+
+/// A member doesn't take a single datum.
+pub(super) const REFUSED_DATA: &str = "refused data";
+/// What a member sent is wrong in part.
+pub(super) const FAULTY_DATA: &str = "faulty data";
+/// A member takes itself for the owner of what is this node's.
+pub(super) const DISPUTED: &str = "disputed";
+
 /// Which failures of which members have been told, and when.
 #[derive(Default)]
 struct Failures(BTreeMap<(Address, &'static str), Millis>);
@@ -297,6 +322,11 @@ impl Failures {
     const AGAIN_MS: u64 = 60_000;
     /// Kinds that are remembered; beyond it nothing is told until some are old.
     const MOST: usize = 1_000;
+
+    /// Forgets what was told of those that are no members any more: of one that comes back it is news.
+    fn retain_members(&mut self, is_member: impl Fn(&Address) -> bool) {
+        self.0.retain(|(member, _), _| is_member(member));
+    }
 
     /// Whether this is to be told now.
     fn pass(&mut self, member: &Address, kind: &'static str, now: Millis) -> bool {
@@ -324,6 +354,10 @@ mod tests {
         assert!(pass(&one, "silent", 2) && pass(&other, "refused", 2));
         assert!(!pass(&one, "refused", 60_000));
         assert!(pass(&one, "refused", 60_001));
+        assert!(!pass(&other, "refused", 60_001));
+        failures.retain_members(|member| *member == other);
+        let mut pass = |member: &Address, kind, now| failures.pass(member, kind, Millis(now));
+        assert!(pass(&one, "refused", 60_002) && !pass(&other, "refused", 60_001), "it left the list");
         let many = (0..2_000).map(|n| Address::new(&format!("10.1.0.1:{n}")));
         assert_eq!(many.filter(|member| pass(member, "silent", 60_002)).count(), Failures::MOST - 1);
     }

@@ -5,7 +5,7 @@ use nacre_middleware::lateness::Sent;
 use super::{
     accept::{self, AcceptError, Outcome, Part, Taken},
     batch,
-    handle::Distro,
+    handle::{Distro, FAULTY_DATA},
     mapper::owner,
 };
 use crate::{base::clock::Millis, cluster::Address, model::ServiceKey};
@@ -75,7 +75,7 @@ impl Distro {
     pub(super) fn note_outcome(&self, from: &Address, outcome: &Outcome) {
         self.send_whole(from, better_here(outcome));
         if let Some(error) = first_fault(outcome) {
-            self.note_failure(from, "faulty data", &error);
+            self.note_failure(from, FAULTY_DATA, &error);
         }
     }
 }

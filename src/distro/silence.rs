@@ -236,6 +236,11 @@ impl Understood {
         }
     }
 
+    /// Forgets the words of those that are no members any more.
+    pub fn retain_members(&mut self, is_member: impl Fn(&Address) -> bool) {
+        self.0.retain(|source, _| is_member(source));
+    }
+
     /// It compared the keys that may differ, or some of them: what it said holds for all others, or for the others among
     /// these. Those that differ are sent, and their beats with them.
     pub fn compared(&mut self, registry: &Registry, claim: &Claim, differing: &Differing<ServiceKey>) {
@@ -569,6 +574,19 @@ mod tests {
         };
         assert_eq!(compare(&|| forget_late(&service)), [29_000], "the ring has changed");
         assert_eq!(compare(&|| {}), [29_000]);
+    }
+
+    #[test]
+    fn what_a_former_member_said_is_forgotten_with_it() {
+        let (copy, owner, now) = (node(&["a"]), claim(&["o:1"]), START.plus(29_000));
+        let mut understood = Understood::default();
+        let equal = Differing { wanted: Vec::new(), unknown_there: Vec::new(), within: None };
+        for (is_member, age) in [(false, 29_000), (true, 13_000)] {
+            understood.verified(&copy, &owner, (&Known::All, false), now);
+            understood.retain_members(|member| is_member && *member == owner.source);
+            understood.compared(&copy, &owner, &equal);
+            assert_eq!(ages(&copy, now), [age]);
+        }
     }
 
     #[test]
