@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nacre::{
     base::clock::{Millis, Reading},
+    cluster::Standing,
     distro::mapper::{self, Owner},
     model::{InstanceKey, Place, instance::Description, name::DEFAULT_CLUSTER, service::Beaten},
 };
@@ -177,7 +178,8 @@ impl NacreNode {
             Some(Turn::Opened | Turn::Closed) => self.note_slow(at),
             Some(Turn::Answers) => {}
         }
-        if turn != Some(Turn::Opened) {
+        let is_loading = matches!(self.roster.standing(), Standing::Starting | Standing::Comparing);
+        if turn != Some(Turn::Opened) && !is_loading {
             self.heard_from(peer, at);
         }
     }
