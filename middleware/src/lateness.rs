@@ -106,9 +106,10 @@ impl Lateness {
         u64::try_from(known.above(seen)).unwrap_or(0)
     }
 
-    /// Whether a request of `sender` that is received at `now_ms`, on the own monotonic clock, comes too late.
-    pub fn is_late(&mut self, sender: &str, sent: Sent, now_ms: u64) -> bool {
-        self.waited_ms(sender, sent, now_ms) > sent.patience_ms
+    /// For how many milliseconds from now on nobody else does what a request of `sender` asks for that is received at `now_ms`,
+    /// on the own monotonic clock; nothing where it comes too late.
+    pub fn left_ms(&mut self, sender: &str, sent: Sent, now_ms: u64) -> Option<u64> {
+        sent.patience_ms.checked_sub(self.waited_ms(sender, sent, now_ms))
     }
 
     fn remember(&mut self, name: &str, sender: Sender) {
@@ -147,23 +148,23 @@ mod tests {
     fn what_waited_longer_than_its_sender_is_late_whatever_the_clocks_say() {
         for (sender_ms, own_ms) in [(1_000_000, 5), (5, 1_000_000), (7, 7)] {
             let mut lateness = Lateness::default();
-            let mut late =
-                |at: u64, took: u64| lateness.is_late(SENDER, sent(1, sender_ms + at), own_ms + at + took);
-            assert!(!late(0, 12));
-            assert!(!late(10, 2));
-            assert!(!late(20, 2 + 25));
-            assert!(late(30, 2 + 26));
-            assert!(late(40, 27_000));
-            assert!(!late(27_100, 3));
+            let mut left =
+                |at: u64, took: u64| lateness.left_ms(SENDER, sent(1, sender_ms + at), own_ms + at + took);
+            assert_eq!(left(0, 12), Some(25));
+            assert_eq!(left(10, 2), Some(25));
+            assert_eq!(left(20, 2 + 25), Some(0));
+            assert_eq!(left(30, 2 + 26), None);
+            assert_eq!(left(40, 27_000), None);
+            assert_eq!(left(27_100, 30), Some(25 - 1), "as much as clocks may drift in 27 s is no waiting");
         }
     }
 
     #[test]
     fn a_new_process_starts_anew() {
         let mut lateness = Lateness::default();
-        assert!(!lateness.is_late(SENDER, sent(1, 100_000), 500));
-        assert!(!lateness.is_late(SENDER, sent(2, 50), 1_000));
-        assert!(lateness.is_late(SENDER, sent(2, 60), 1_036 + 100));
+        assert_eq!(lateness.left_ms(SENDER, sent(1, 100_000), 500), Some(25));
+        assert_eq!(lateness.left_ms(SENDER, sent(2, 50), 1_000), Some(25));
+        assert_eq!(lateness.left_ms(SENDER, sent(2, 60), 1_036 + 100), None);
     }
 
     #[test]
@@ -172,9 +173,9 @@ mod tests {
         // The sender's clock loses half a millisecond a second.
         for second in 0..10_000 {
             let at = second * 1_000 - second / 2;
-            assert!(!lateness.is_late(SENDER, sent(1, at), second * 1_000), "{second}");
+            assert!(lateness.left_ms(SENDER, sent(1, at), second * 1_000).is_some(), "{second}");
         }
-        assert!(lateness.is_late(SENDER, sent(1, 9_999_000 - 5_000), 10_000_000 + 30));
+        assert_eq!(lateness.left_ms(SENDER, sent(1, 9_999_000 - 5_000), 10_000_000 + 30), None);
     }
 
     #[test]
@@ -200,7 +201,7 @@ mod tests {
     fn no_more_senders_than_the_bound_are_known() {
         let mut lateness = Lateness::default();
         for number in 0..2_000 {
-            lateness.is_late(&number.to_string(), sent(1, 0), number);
+            lateness.left_ms(&number.to_string(), sent(1, 0), number);
         }
         assert_eq!(lateness.senders.len(), MOST_SENDERS);
         assert!(lateness.senders.contains_key("1999") && !lateness.senders.contains_key("0"));

@@ -9,7 +9,7 @@ use nacre_middleware::forwarder::StandIn;
 use super::{V1Call, ownership::Ring};
 use crate::{
     base::clock::Clock,
-    cluster::{Address, Cluster, Doorkeeper, View},
+    cluster::{Address, Cluster, Doorkeeper, Standing, View},
     distro::exchange::Exchange,
     model::ServiceKey,
 };
@@ -44,7 +44,10 @@ impl Ring for RingOfMembers {
     }
 
     fn answered(&self, address: &Address) {
-        self.cluster.answered(address, self.clock.now());
+        // A node that loads passes nothing on; its probes still may be answered, and don't say by what kind of member.
+        if !matches!(self.cluster.view_guard().standing, Standing::Starting | Standing::Comparing) {
+            self.cluster.answered(address, self.clock.now());
+        }
     }
 
     fn is_member(&self, call: &V1Call) -> bool {

@@ -147,6 +147,8 @@ pub fn hear(
         }
         if let Some(instance) = service.state().ephemeral.get(&silent.key()) {
             instance.set_late(false);
+            // At once, though something else may have been missed: of this one an old silence is known here.
+            service.hear_beat(&silent.key(), now.minus(silent.3));
         }
     });
     let lates = lates(registry, of_owner);
@@ -381,7 +383,7 @@ mod tests {
         assert_eq!(ages(&copy, START.plus(20_000)), [13_000, 20_000]);
         beat(&owner, "b", START.plus(24_000));
         assert_eq!(tell(START.plus(25_000)), (0, 1, true));
-        assert_eq!(ages(&copy, START.plus(25_000)), [13_000, 13_000]);
+        assert_eq!(ages(&copy, START.plus(25_000)), [13_000, 1_000]);
         beat(&owner, "a", START.plus(60_000));
         assert_eq!(tell(START.plus(60_000)), (1, 0, true));
         owner.register(PLACE, &Description::new("b", 80, "DEFAULT"), START.plus(60_000)).unwrap();
@@ -461,9 +463,9 @@ mod tests {
             beat(&owner, ip, START.plus(25_000));
         }
         assert_eq!(tell(START.plus(25_000)), said("", "ab", Known::SoFar));
-        assert_eq!(ages(&copy, START.plus(25_000)), [25_000, 25_000, 25_000, 18_000]);
+        assert_eq!(ages(&copy, START.plus(25_000)), [0, 0, 25_000, 18_000], "nothing of the others");
         assert_eq!(tell(START.plus(30_000)), said("", "c", Known::All));
-        assert_eq!(ages(&copy, START.plus(30_000)), [13_000; 4]);
+        assert_eq!(ages(&copy, START.plus(30_000)), [5_000, 5_000, 5_000, 13_000]);
     }
 
     #[test]

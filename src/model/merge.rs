@@ -26,8 +26,8 @@ use crate::base::{
 /// Of an age below this nobody but the owner can tell whether it is that, in milliseconds; tombstones last much longer.
 const ROUGHLY_MS: u64 = 20_000;
 
-/// How long news of beats may be under way, in milliseconds.
-const NEWS_MS: u64 = 3_000;
+/// How long a beat and the news of it may be under way together, in milliseconds: each as long as its sender waits.
+const NEWS_MS: u64 = 6_000;
 
 /// What merging did.
 #[derive(Debug, Default, PartialEq, Eq)]

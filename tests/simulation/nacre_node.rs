@@ -67,6 +67,8 @@ pub enum Pending {
         ticket: Ticket,
         request: ClientRequest,
         asked: Millis,
+        /// Who passed it on waits until then.
+        until: Millis,
     },
     /// A question of another node, handed on.
     Question {
@@ -624,7 +626,8 @@ impl SimNode for NacreNode {
 
     fn asked(&mut self, at: Reading, ticket: Ticket, request: ClientRequest, out: &mut OutboxOf<Self>) {
         self.wake_up(at, out);
-        if let Some(answer) = self.wished(at, ticket, request, 0, out) {
+        let until = at.now.plus(forwarding::LIMIT_MS);
+        if let Some(answer) = self.wished(at, ticket, request, (0, until), out) {
             out.told.push((ticket, answer));
         }
         if request.wish != Wish::Beat {
@@ -682,12 +685,15 @@ impl SimNode for NacreNode {
                 drives = outcome.is_err() || passed.request.wish != Wish::Beat;
                 self.forwarded(at, id, passed, outcome, out);
             }
-            Pending::Fetch { ticket, request, asked } => {
+            Pending::Fetch { ticket, request, asked, until } => {
                 if let Ok(Answer::Fetched(Some(datum))) = outcome {
                     self.merge(None, &datum, (asked, at.now), at.now);
                 }
-                let answer = self.apply(at, request);
-                out.answers.push((ticket, Answer::Told(answer)));
+                let answer = match at.now > until {
+                    true => Answer::NotNow(refusal::State::Late),
+                    false => Answer::Told(self.apply(at, request)),
+                };
+                out.answers.push((ticket, answer));
             }
             Pending::Question { number, asked } => {
                 self.question_answered(at, (number, asked), outcome, out);
@@ -857,7 +863,7 @@ impl NacreNode {
         at: Reading,
         ticket: Ticket,
         request: ClientRequest,
-        hops: u8,
+        (hops, until): (u8, Millis),
         out: &mut OutboxOf<Self>,
     ) -> Option<ClientAnswer> {
         if !matches!(self.view.standing, Standing::Serving | Standing::Leaving) {
@@ -869,6 +875,6 @@ impl NacreNode {
             Owner::Nobody => return Some(ClientAnswer::Refused),
             Owner::Peer(owner) => node_at(owner),
         };
-        self.pass_on(at, forwarding::Passed::new(ticket, request, hops, owner), out)
+        self.pass_on(at, forwarding::Passed::new(ticket, request, hops, owner, until), out)
     }
 }
