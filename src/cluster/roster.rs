@@ -256,7 +256,7 @@ impl Roster {
 
     /// Another call to a member was refused, or closed without a byte of an answer: nobody is there. It is reported to at
     /// once, in case it was only its connection that ended. One that answers these reports, and closes the next call again,
-    /// stays DOWN for 1 s, then for 2 s and so on to 30 s, unless a report shows that it is gone or starts; in a ring that isn't
+    /// stays DOWN for 1 s, then for 2, 4 and 5 s, unless a report shows that it is gone or starts; in a ring that isn't
     /// damped, until its next report or the next one to it.
     pub fn refused(&mut self, address: &Address, now: Millis) {
         let is_damped = self.is_damped();

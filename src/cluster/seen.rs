@@ -41,8 +41,8 @@ pub enum Probe {
 const CLOSES_CALLS: &str = "it answers reports, and closes other calls without an answer";
 /// How long such a member stays DOWN the second time; then twice as long each time.
 const FIRST_PAUSE_MS: u64 = 1_000;
-/// The longest of these pauses.
-const LONGEST_PAUSE_MS: u64 = 30_000;
+/// The longest of these pauses: who is well again is an owner within ten seconds.
+const LONGEST_PAUSE_MS: u64 = 5_000;
 /// One that was well for that long begins anew.
 const FORGIVEN_MS: u64 = 30_000;
 
