@@ -125,7 +125,9 @@ impl Load {
         let mut addresses = Vec::new();
         for (address, asked) in self.peers.iter_mut().filter(|(_, asked)| due(asked)) {
             // A request can hang in a connection to a peer that has long been well again; a long answer may take its time.
-            let patience = PATIENCE_MS.saturating_mul(2_u64.saturating_pow(asked.unanswered));
+            // Where nobody answers any more, it is the links that are to blame.
+            let doubled = if retries { 0 } else { asked.unanswered };
+            let patience = PATIENCE_MS.saturating_mul(2_u64.saturating_pow(doubled));
             (asked.under_way, asked.asked, asked.next) = (true, now, now.plus(patience));
             asked.unanswered = asked.unanswered.saturating_add(1);
             addresses.push(address.clone());
@@ -324,6 +326,9 @@ mod tests {
         load.answered(&address(2), Loaded::Merged, Millis(5_502));
         load.answered(&address(1), Loaded::Refused, Millis(5_502));
         assert!(is_done(&mut load, 5_502));
+        let mut load = begin();
+        let asked = [2_501, 5_000, 5_501, 8_000].map(|now| load.take(Millis(now)).len());
+        assert_eq!(asked, [1; 4], "each of them every three seconds");
         let mut load = begin();
         assert!(!is_done(&mut load, 11_999) && is_done(&mut load, 12_500));
     }
