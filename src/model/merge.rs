@@ -246,8 +246,9 @@ impl Merging<'_> {
         }
         let gone = self.draft.gone.get(&key).filter(|_| !mutant::is(Mutant::TombstoneLoses));
         // Whoever knows of the removal and of a beat since has written the instance anew; what doesn't know of it is older,
-        // however young it looks.
-        let refutes = |gone: &Gone| told.stamp() > gone.stamp && is_contradicted(gone, &told, self.now);
+        // however young it looks. While this node loads it may hear of both before they hear of each other.
+        let knows = |gone: &Gone| self.judge == Judge::Teller || told.stamp() > gone.stamp;
+        let refutes = |gone: &Gone| knows(gone) && is_contradicted(gone, &told, self.now);
         let ends = |gone: &Gone| {
             newer(&Shown::Gone(gone), &Shown::Alive(&told, told.mark())).is_gt() && !refutes(gone)
         };

@@ -312,7 +312,10 @@ impl Judge {
             is_heard && [ack.via, ack.by].iter().all(|taker| ack.at > self.watched[*taker].started)
         };
         let beats = fact.born < started && fact.has_beaten(spec, spec.delete_ms * 1_000, scene.now, hears);
-        if !beats || self.watched[node].showings[instance].since != NEVER {
+        if !beats
+            || self.watched[node].showings[instance].since != NEVER
+            || self.is_undecidable(scene, instance)
+        {
             return;
         }
         let is_witness = |witness: &NodeId| {
@@ -642,7 +645,9 @@ impl Judge {
                 let (fact, service) = (&scene.truth.facts[instance], scene.fleet.specs[instance].service);
                 let shown = |other: NodeId| self.watched[other].showings[instance].since;
                 let nobody_else = (0..self.watched.len()).all(|other| other == node || shown(other) == NEVER);
-                let hears = |other: NodeId| other != node && scene.reach.clear(node, other) <= begun;
+                // A load that gets no answer is tried again after three seconds.
+                let clear = |other: NodeId| scene.reach.clear(node, other).saturating_add(3 * SECOND);
+                let hears = |other: NodeId| other != node && clear(other) <= begun;
                 // Who removed it tells of it; what others saw going while a node waits for the last answer to its load only
                 // the one tells it who removed it. Who began anew since has forgotten it.
                 let knows = |other: NodeId| {
