@@ -139,6 +139,11 @@ impl Distro {
         self.0.tenure.lock().is_long(&key.name, now)
     }
 
+    /// Whether a member has been in the ring for so short a time that it can't have heard of the beats of all that live.
+    pub(super) fn is_newcomer(&self, member: &Address, now: Millis) -> bool {
+        self.0.tenure.lock().is_newcomer(member, now)
+    }
+
     /// The cluster looks like this from now on.
     pub(super) fn see(&self, view: Arc<View>, now: Millis) {
         self.0.claims.lock().see(&view);

@@ -15,7 +15,9 @@ impl Distro {
     /// ours, add to them. `from` is the Nacre member that they come from.
     pub(super) fn take(&self, from: Option<&Address>, batch: Vec<batch::Read>, now: Millis) -> Outcome {
         let view = self.0.cluster.view();
-        let part = |key: &ServiceKey| Part::of(owner(&view, &key.name), from, || self.judges(key, now));
+        let is_newcomer = from.is_some_and(|from| self.is_newcomer(from, now));
+        let part =
+            |key: &ServiceKey| Part::of(owner(&view, &key.name), from, is_newcomer, || self.judges(key, now));
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
         self.taken(&outcome);
         outcome

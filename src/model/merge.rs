@@ -68,6 +68,9 @@ pub enum Judge {
     Teller,
     /// Another, or nobody yet: what has been silent for too long isn't taken anew.
     Another,
+    /// Nobody yet, and who tells has judged without hearing of others: the same, and what it removed for its silence stays
+    /// here for now. When others that know of beats have had the time to say so, it comes up again as nodes compare.
+    Nobody,
 }
 
 impl Registry {
@@ -109,7 +112,9 @@ impl Registry {
 
     fn is_worth_a_service(&self, entry: &Entry, judge: Judge, now: Millis) -> bool {
         match entry {
-            Entry::Alive(instance) => judge != Judge::Another || !self.is_too_old(instance, now),
+            Entry::Alive(instance) => {
+                !matches!(judge, Judge::Another | Judge::Nobody) || !self.is_too_old(instance, now)
+            }
             Entry::Gone(_) => self.shared,
         }
     }
@@ -284,7 +289,7 @@ impl Merging<'_> {
                 let stamp = self.draft.local_stamp();
                 self.draft.mark(&known, Mark { stamp, ..mark });
                 self.merged.refuted = true;
-            } else {
+            } else if told.has_left() || self.judge != Judge::Nobody {
                 self.takes(told.stamp);
                 self.draft.bury(told);
             }

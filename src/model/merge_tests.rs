@@ -416,6 +416,21 @@ fn a_silence_is_refuted_by_a_known_beat_and_a_leave_is_not() {
 }
 
 #[test]
+fn what_a_newcomer_calls_silent_stays_until_somebody_else_does_so_and_what_left_there_goes() {
+    let node = Node::new(5_000);
+    // Of `c` a beat is known.
+    node.merge(vec![alive("a", 3), alive("b", 3), alive("c", 3)], true);
+    node.service().state().ephemeral.get(&key("a")).unwrap().beat(NOW.minus(36_000));
+    let told = vec![expired("a", 9_000), left("b", 9_000), expired("c", 9_000), expired("d", 9_000)];
+    let merge = |told, judge| node.registry.merge(PLACE, told, true, judge, NOW).unwrap();
+    assert_eq!(merge(told, Judge::Nobody), Merged { changed: true, refuted: true, ..MERGED });
+    assert_eq!(node.shown(), ["a 3 1.0 true", "c 9001 1.0 true", "b 9000 left", "d 9000 silent"]);
+    let told = vec![expired("a", 9_000), alive("c", 9_001)];
+    assert_eq!(merge(told, Judge::Another), Merged { changed: true, belated: Some(9_000), ..MERGED });
+    assert_eq!(node.shown(), ["c 9001 1.0 true", "a 9000 silent", "b 9000 left", "d 9000 silent"]);
+}
+
+#[test]
 fn what_a_complete_datum_lacks_is_told_to_its_sender() {
     let node = Node::new(5_000);
     node.merge(vec![alive("a", 3), alive("b", 3), alive("c", 3)], true);

@@ -7,7 +7,8 @@
 //! - `missing`: what a node shows and what beats for it stays shown.
 //! - `incomplete start`: a node that begins to serve shows what a node has shown that it heard since its start.
 //! - `late`: 2 s after its registration every node shows it; during faults, a node that has heard the owner for 10 s
-//!   shows what the owner has shown for 10 s.
+//!   shows what the owner has shown for 10 s, unless it removed that less than 10 s ago, which is
+//!   for `missing` to judge.
 //! - `overdue`: what is dead isn't shown 10 s after its delete time-out (40 s as clients are by default), or 25 s after
 //!   its owner changed, whichever is later.
 //! - `still there`: what was deregistered isn't shown 2 s later, 10 s during faults.
@@ -572,6 +573,8 @@ impl Judge {
                     && now > since(fact.born)
                     && other.showings[instance].version >= fact.first_version
                     && now > since(scene.reach.clear(node, *owner))
+                    // It may have removed it a moment ago, rightly: where no beat comes to. Of that `missing` tells.
+                    && now > since(watched.showings[instance].went)
                     && now > since(watched.members_since)
                     && now > since(other.members_since)
                     && watched.members.contains(owner)

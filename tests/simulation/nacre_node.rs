@@ -369,7 +369,8 @@ impl NacreNode {
         let is_at_work = matches!(self.view.standing, Standing::Serving | Standing::Leaving);
         let part = if is_at_work {
             let (owner, teller) = (mapper::owner(&self.view, place.name), from.map(address));
-            Part::of(owner, teller.as_ref(), || self.tenure.is_long(place.name, now))
+            let is_newcomer = teller.as_ref().is_some_and(|teller| self.tenure.is_newcomer(teller, now));
+            Part::of(owner, teller.as_ref(), is_newcomer, || self.tenure.is_long(place.name, now))
         } else {
             Part::Follows
         };
@@ -687,7 +688,11 @@ impl SimNode for NacreNode {
             }
             Pending::Fetch { ticket, request, asked, until } => {
                 if let Ok(Answer::Fetched(Some(datum))) = outcome {
-                    self.merge(None, &datum, (asked, at.now), at.now);
+                    let from = match ticket {
+                        Ticket::Node { node, .. } => Some(node),
+                        Ticket::Client { .. } => None,
+                    };
+                    self.merge(from, &datum, (asked, at.now), at.now);
                 }
                 let answer = match at.now > until {
                     true => Answer::NotNow(refusal::State::Late),
