@@ -311,14 +311,19 @@ where
         let mut target = target;
         for _ in 0..MOST_SENDS {
             let attempt = self.send(&call, &target, origin).await;
+            // What is found out about the peer counts, even if it is too late for the write.
+            match &attempt {
+                Attempt::Gone => self.members().refused(&target.address),
+                Attempt::ServesNobody => self.members().serves_nobody(&target.address),
+                Attempt::Answer(..) | Attempt::StandIn(..) => {}
+            }
             if let Some(refusal) = origin.too_late().filter(|_| !matches!(attempt, Attempt::Answer(..))) {
                 return self.noted(refusal, Outcome::TimedOut);
             }
             match attempt {
                 Attempt::Answer(response, outcome) => return self.noted(response, outcome),
                 Attempt::StandIn(why, outcome) => return self.stand_in(inner, call, why, outcome).await,
-                Attempt::Gone => self.members().refused(&target.address),
-                Attempt::ServesNobody => self.members().serves_nobody(&target.address),
+                Attempt::Gone | Attempt::ServesNobody => {}
             }
             match self.members().owner(&call) {
                 Owner::Peer(next) => target = next,

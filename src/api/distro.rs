@@ -74,8 +74,9 @@ pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
         peers::check_known(&api.cluster.view_guard(), from)?;
     }
     let unreached = from.iter().flat_map(|_| unreached_of(&call.head.headers)).collect::<Vec<_>>();
+    let written = peers::written(distro, from.as_ref(), call)?;
     let outcome = distro
-        .receive(from.as_ref(), &unreached, peers::sent(call), &call.body)
+        .receive(from.as_ref(), &unreached, written, &call.body)
         .map_err(|error| Refusal::failed(format_args!("JSON parse error: {error}")))
         .inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
     let answer = match first_fault(&outcome) {

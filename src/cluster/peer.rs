@@ -4,7 +4,14 @@
 //! more tells that a Nacre node calls. Paths begin with the own context path, on which all members agree. Source: Nacos
 //! 1.4.8, its calls recorded in the wire files `distro`, `member`, `service`.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -132,8 +139,8 @@ pub struct Peers(Arc<Inner>);
 struct Inner {
     client: Client,
     own: Address,
-    /// Tells this run of the node from others.
-    process: u64,
+    /// Tells this run of the node from others, and the times before and after its clock stood still.
+    process: AtomicU64,
     context: Box<str>,
     /// What every call carries.
     headers: HeaderMap,
@@ -168,7 +175,7 @@ impl Peers {
         };
         let context = settings.server.context_path.as_str().into();
         let headers = headers(&own, settings);
-        Self(Arc::new(Inner { client, own, process, context, headers, limits }))
+        Self(Arc::new(Inner { client, own, process: AtomicU64::new(process), context, headers, limits }))
     }
 
     /// The client of these calls, with its connections, for writes that are passed on.
@@ -380,7 +387,7 @@ impl Peers {
     /// Tells when the ages in a body were read, so that they can be told from the time that the call was on its way.
     fn written(&self, mut call: Request<Bytes>, written_ms: u64, timeout: Duration) -> Request<Bytes> {
         let patience_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        let sent = Sent { process: self.0.process, at_ms: written_ms, patience_ms };
+        let sent = Sent { process: self.0.process.load(Ordering::Relaxed), at_ms: written_ms, patience_ms };
         if let Ok(sent) = HeaderValue::try_from(sent.to_string()) {
             call.headers_mut().insert(SENT.clone(), sent);
         }
@@ -428,7 +435,12 @@ impl Peers {
         max_answer: usize,
     ) -> Result<Response<Bytes>, PeerError> {
         let answer = self.0.client.send(to.as_str(), call, timeout, max_answer).await?;
-        refusal(&answer).map_or(Ok(answer), Err)
+        let refusal = refusal(&answer);
+        if matches!(refusal, Some(PeerError::Late)) {
+            // Its clock has nothing to do any more with what members know of it.
+            self.0.process.fetch_add(1, Ordering::Relaxed);
+        }
+        refusal.map_or(Ok(answer), Err)
     }
 }
 

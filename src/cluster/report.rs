@@ -34,7 +34,7 @@ impl From<&PeerError> for Probe {
             PeerError::Gone(_) => Self::Refused,
             PeerError::Starting => Self::NotReady { starting: true },
             PeerError::Alone => Self::Alone,
-            PeerError::Unknown(_) => Self::NotReady { starting: false },
+            PeerError::Unknown(_) | PeerError::Late => Self::NotReady { starting: false },
             PeerError::Forbidden(_) => Self::Stranger,
             // A name that nobody has any more is a failure, as in 1.x: whoever can't be called can't own services.
             PeerError::Impossible(_)

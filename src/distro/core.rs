@@ -76,7 +76,7 @@ pub enum Action<D: Data> {
         key: D::Key,
         /// When the question came up. Of a part that has become silent since then nobody was asked.
         asked: Millis,
-        /// Every listed Nacre member has answered, and had its data for long: no beat that came to any is unknown here.
+        /// Every listed member is Nacre, has answered, and had its data for long: no beat that came to any is unknown here.
         by_all: bool,
     },
     /// Find this out, and give what comes out to [`Core::compared`] before anything else.
@@ -385,8 +385,8 @@ impl<D: Data> Core<D> {
         self.asks.entry(key.clone()).or_insert_with(|| {
             let asks = !mutant::is(Mutant::JudgesUnasked);
             let peers = view.peers.iter().filter(|peer| asks && peer.is_nacre_at_work());
-            let waits_for = peers.map(|peer| peer.address.clone()).collect();
-            let misses_some = view.peers.iter().any(|peer| peer.nacre.is_some() && !peer.is_nacre_at_work());
+            let waits_for: BTreeSet<_> = peers.map(|peer| peer.address.clone()).collect();
+            let misses_some = waits_for.len() < view.peers.len();
             Question { waits_for, asked: now, misses_some }
         });
     }

@@ -40,6 +40,9 @@ pub struct Settled {
     pub by_all: bool,
 }
 
+/// What members send may be on its way for so long, in milliseconds: longer than any of them waits for an answer.
+pub const LONGEST_WAY_MS: u64 = 10_000;
+
 /// The protocol of a node that has members beside it; cheap to clone.
 #[derive(Clone)]
 pub struct Distro(pub(super) Arc<Inner>);
@@ -250,12 +253,14 @@ impl Distro {
     }
 
     /// When a request of `source` was written, from whose clock `sent` is: ages in it count from then. A link may hold
-    /// requests back for as long as it likes, and what has gone meanwhile would look alive.
+    /// requests back for as long as it likes, and what has gone meanwhile would look alive. Nothing where that was so long ago
+    /// that nobody waits for an answer: the sender's clock stood still, or it is gone.
     #[must_use]
-    pub fn written_at(&self, source: Option<&Address>, sent: Option<Sent>) -> Reading {
+    pub fn written_at(&self, source: Option<&Address>, sent: Option<Sent>) -> Option<Reading> {
         let at = self.0.clock.reading();
-        let (Some(source), Some(sent)) = (source, sent) else { return at };
-        at.earlier(self.0.lateness.lock().waited_ms(source.as_str(), sent, at.now.0))
+        let (Some(source), Some(sent)) = (source, sent) else { return Some(at) };
+        let waited_ms = self.0.lateness.lock().waited_ms(source.as_str(), sent, at.now.0);
+        (waited_ms <= LONGEST_WAY_MS).then(|| at.earlier(waited_ms))
     }
 
     /// An owner compares what it owned when it wrote this with what is here, and tells of silence.

@@ -1,14 +1,16 @@
 //! Takes what members send and answer into the registry, and sees to it that what is better here gets back to them.
 
-use nacre_middleware::lateness::Sent;
-
 use super::{
     accept::{self, AcceptError, Outcome, Part, Taken},
     batch,
     handle::{Distro, FAULTY_DATA},
     mapper::owner,
 };
-use crate::{base::clock::Millis, cluster::Address, model::ServiceKey};
+use crate::{
+    base::clock::{Millis, Reading},
+    cluster::Address,
+    model::ServiceKey,
+};
 
 impl Distro {
     /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
@@ -37,8 +39,8 @@ impl Distro {
     }
 
     /// Takes what a member sent (a map of keys and data as JSON), key by key. `from` is the Nacre member that sent it; one
-    /// of 1.x doesn't say who it is. To members that are `unreached` by it what it sent is handed on. `sent`: when it was
-    /// written, by the sender's clock; ages count from then.
+    /// of 1.x doesn't say who it is. To members that are `unreached` by it what it sent is handed on. `written`: see
+    /// [`Self::written_at`].
     ///
     /// # Errors
     /// The body is no such map at all.
@@ -46,11 +48,10 @@ impl Distro {
         &self,
         from: Option<&Address>,
         unreached: &[Address],
-        sent: Option<Sent>,
+        written: Reading,
         body: &[u8],
     ) -> Result<Outcome, serde_json::Error> {
         let now = self.0.clock.now();
-        let written = self.written_at(from, sent);
         let outcome = self.take(from, batch::read(body, written)?, now);
         self.hand_on(unreached, &outcome, now);
         match from {

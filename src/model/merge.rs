@@ -190,7 +190,7 @@ impl Merging<'_> {
         if complete && mutant::is(Mutant::AbsenceRemoves) {
             self.remove_absent(&entries);
         }
-        if complete && !mutant::is(Mutant::CompleteIgnored) {
+        if complete {
             self.merged.ours_is_newer = self.lacks_ours(&entries);
         }
         for entry in entries {
