@@ -35,7 +35,7 @@ const FOUND: &[(Mutant, u64, &str)] = &[
     (Mutant::VerifyFindsNothing, 4, "still there"),
     (Mutant::ShallowDigest, 59, "unequal"),
     (Mutant::LoadsFromFirst, 68, "incomplete start"),
-    (Mutant::JudgesUnasked, 4, "missing"),
+    (Mutant::JudgesUnasked, 25, "missing"),
     (Mutant::HandsOnNothing, 181, "late"),
     (Mutant::StandstillUnnoticed, 0, "risen"),
     (Mutant::HealthWithoutStamp, 0, "unequal"),
