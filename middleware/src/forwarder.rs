@@ -310,20 +310,20 @@ where
     {
         let mut target = target;
         for _ in 0..MOST_SENDS {
-            let attempt = self.send(&call, &target, origin).await;
-            // What is found out about the peer counts, even if it is too late for the write.
-            match &attempt {
+            match self.send(&call, &target, origin).await {
+                Attempt::Answer(response, outcome) => return self.noted(response, outcome),
+                Attempt::StandIn(why, outcome) => {
+                    return match origin.too_late() {
+                        Some(refusal) => self.noted(refusal, Outcome::TimedOut),
+                        None => self.stand_in(inner, call, why, outcome).await,
+                    };
+                }
+                // What is found out about the peer counts, even if it is too late for the write.
                 Attempt::Gone => self.members().refused(&target.address),
                 Attempt::ServesNobody => self.members().serves_nobody(&target.address),
-                Attempt::Answer(..) | Attempt::StandIn(..) => {}
             }
-            if let Some(refusal) = origin.too_late().filter(|_| !matches!(attempt, Attempt::Answer(..))) {
+            if let Some(refusal) = origin.too_late() {
                 return self.noted(refusal, Outcome::TimedOut);
-            }
-            match attempt {
-                Attempt::Answer(response, outcome) => return self.noted(response, outcome),
-                Attempt::StandIn(why, outcome) => return self.stand_in(inner, call, why, outcome).await,
-                Attempt::Gone | Attempt::ServesNobody => {}
             }
             match self.members().owner(&call) {
                 Owner::Peer(next) => target = next,

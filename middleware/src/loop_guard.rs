@@ -41,7 +41,7 @@ pub static PEER: HeaderName = HeaderName::from_static("x-nacre-peer");
 pub static HOPS: HeaderName = HeaderName::from_static("x-nacre-hops");
 /// The client's `User-Agent`, on a request that was passed on.
 pub static AGENT: HeaderName = HeaderName::from_static("x-nacre-agent");
-/// When a request was passed on: [`Sent`].
+/// When a request was passed on, or the ages in a member's data were read: [`Sent`].
 pub static SENT: HeaderName = HeaderName::from_static("x-nacre-sent");
 /// The address of the node that passed a request on.
 pub static SOURCE: HeaderName = HeaderName::from_static("request-source");

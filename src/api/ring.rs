@@ -9,7 +9,7 @@ use nacre_middleware::forwarder::StandIn;
 use super::{V1Call, ownership::Ring};
 use crate::{
     base::clock::Clock,
-    cluster::{Address, Cluster, Doorkeeper, Standing, View},
+    cluster::{Address, Cluster, Doorkeeper, View},
     distro::exchange::Exchange,
     model::ServiceKey,
 };
@@ -45,7 +45,7 @@ impl Ring for RingOfMembers {
 
     fn answered(&self, address: &Address) {
         // A node that loads passes nothing on; its probes still may be answered, and don't say by what kind of member.
-        if !matches!(self.cluster.view_guard().standing, Standing::Starting | Standing::Comparing) {
+        if !self.cluster.view_guard().standing.is_loading() {
             self.cluster.answered(address, self.clock.now());
         }
     }

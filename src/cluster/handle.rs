@@ -121,7 +121,7 @@ impl Cluster {
     pub fn answered(&self, address: &Address, now: Millis) {
         let view = self.view_guard();
         let is_up = view.peer(address).is_none_or(|peer| peer.state == MemberState::Up);
-        if !is_up || matches!(view.standing, Standing::Starting | Standing::Comparing) {
+        if !is_up || view.standing.is_loading() {
             drop(view);
             self.change(|roster| roster.answered(address, now));
         }

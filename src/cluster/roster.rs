@@ -353,7 +353,7 @@ impl Roster {
 
     /// Whether the node isn't an owner yet, or again, since it hasn't got what the others have. It sends no reports then.
     fn is_loading(&self) -> bool {
-        matches!(self.standing, Standing::Starting | Standing::Comparing)
+        self.standing.is_loading()
     }
 
     fn sends_reports(&self) -> bool {

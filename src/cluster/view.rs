@@ -22,6 +22,14 @@ pub enum Standing {
     Removed,
 }
 
+impl Standing {
+    /// Whether it fetches what the others have before it takes part.
+    #[must_use]
+    pub fn is_loading(self) -> bool {
+        matches!(self, Self::Starting | Self::Comparing)
+    }
+}
+
 /// A listed member other than the node itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {

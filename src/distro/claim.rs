@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
+    handle::Settled,
     mapper::{Owner, owner, owner_in},
     takeover::GRACE_MS,
 };
@@ -74,9 +75,22 @@ impl Claims {
         self.0.retain(|address, _| view.own_index.is_some() && view.ring.contains(address));
     }
 
-    /// Whether the owner of this service leaves it to this node, and has for so long that whoever lives has beaten.
+    /// Whether this node looks for silent instances of a service: it is the owner, or the owner has left that to it.
     #[must_use]
-    pub fn leave_here(&self, view: &View, key: &ServiceKey, now: Millis) -> bool {
+    pub fn look_after(&self, view: &View, key: &ServiceKey, now: Millis) -> bool {
+        owner(view, &key.name) == Owner::Here || self.leave_here(view, key, now)
+    }
+
+    /// Whether this node judges silent instances about which the members were asked. As the owner, however few have answered; in
+    /// its place where all have, and this node isn't new itself: beats come to either of the two.
+    #[must_use]
+    pub fn may_judge(&self, view: &View, settled: &Settled, is_new: bool, now: Millis) -> bool {
+        owner(view, &settled.key.name) == Owner::Here
+            || settled.by_all && !is_new && self.leave_here(view, &settled.key, now)
+    }
+
+    /// Whether the owner of this service leaves it to this node, and has for so long that whoever lives has beaten.
+    fn leave_here(&self, view: &View, key: &ServiceKey, now: Millis) -> bool {
         let Owner::Peer(owner) = owner(view, &key.name) else { return false };
         let counts =
             |heard: &&Heard| now.since(heard.last) <= Self::FRESH_MS && now.since(heard.since) > GRACE_MS;

@@ -121,19 +121,17 @@ impl Distro {
         owner(&self.0.cluster.view(), &key.name) == Owner::Here
     }
 
-    /// Whether this node looks for silent instances of a service: it is the owner, or the owner has left that to it.
+    /// Whether this node looks for silent instances of a service.
     #[must_use]
-    pub fn looks_after(&self, key: &ServiceKey) -> bool {
-        let (view, now) = (self.0.cluster.view(), self.0.clock.now());
-        owner(&view, &key.name) == Owner::Here || self.0.claims.lock().leave_here(&view, key, now)
+    pub fn looks_after(&self, key: &ServiceKey, now: Millis) -> bool {
+        self.0.claims.lock().look_after(&self.0.cluster.view_guard(), key, now)
     }
 
-    /// Whether this node judges silent instances about which the members were asked. As the owner, however few have answered; in
-    /// its place where all have: beats come to either of the two.
+    /// Whether this node judges silent instances about which the members were asked.
     #[must_use]
-    pub fn may_judge(&self, settled: &Settled) -> bool {
-        let knows_all = settled.by_all && !self.0.tenure.lock().is_new(self.0.clock.now());
-        if knows_all { self.looks_after(&settled.key) } else { self.owns(&settled.key) }
+    pub fn may_judge(&self, settled: &Settled, now: Millis) -> bool {
+        let is_new = self.0.tenure.lock().is_new(now);
+        self.0.claims.lock().may_judge(&self.0.cluster.view_guard(), settled, is_new, now)
     }
 
     /// Whether this node has answered for the instances of a service for so long that all that live have beaten here.

@@ -151,7 +151,7 @@ impl Sweeper {
         if self.switches.load().health_check_enabled {
             match &self.distro {
                 None => self.expire(service, now, now),
-                Some(distro) if distro.looks_after(&service.key) && self.finds_silent(service, now) => {
+                Some(distro) if distro.looks_after(&service.key, now) && self.finds_silent(service, now) => {
                     distro.ask(&service.key);
                 }
                 Some(_) => {}
@@ -162,11 +162,12 @@ impl Sweeper {
 
     /// Judges a service about whose silent instances the members were asked.
     fn judge_settled(&self, settled: &Settled) {
-        let judges = self.distro.as_ref().is_some_and(|distro| distro.may_judge(settled));
+        let now = self.clock.now();
+        let judges = self.distro.as_ref().is_some_and(|distro| distro.may_judge(settled, now));
         if let Some(service) = self.registry.get(settled.key.place()).filter(|_| judges)
             && self.switches.load().health_check_enabled
         {
-            self.expire(&service, settled.asked, self.clock.now());
+            self.expire(&service, settled.asked, now);
         }
     }
 
@@ -230,7 +231,7 @@ impl Sweeper {
     }
 }
 
-/// The next service that the members were asked about, and when.
+/// The next service that the members were asked about.
 async fn settled(distro: Option<&Distro>) -> Settled {
     match distro {
         Some(distro) => distro.next_settled().await,

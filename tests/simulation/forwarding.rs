@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nacre::{
     base::clock::{Millis, Reading},
-    cluster::Standing,
     distro::mapper::{self, Owner},
     model::{InstanceKey, Place, instance::Description, name::DEFAULT_CLUSTER, service::Beaten},
 };
@@ -178,7 +177,7 @@ impl NacreNode {
             Some(Turn::Opened | Turn::Closed) => self.note_slow(at),
             Some(Turn::Answers) => {}
         }
-        let is_loading = matches!(self.roster.standing(), Standing::Starting | Standing::Comparing);
+        let is_loading = self.roster.standing().is_loading();
         if turn != Some(Turn::Opened) && !is_loading {
             self.heard_from(peer, at);
         }

@@ -5,22 +5,13 @@ use std::{collections::BTreeSet, sync::Arc};
 use nacre::{
     base::clock::{Clock, Millis},
     cluster::{Standing, View},
-    distro::{
-        Claims, Settled,
-        core::Core,
-        lists::Lists,
-        mapper::{self, Owner},
-    },
+    distro::{Claims, Settled, core::Core, lists::Lists},
     health::sweep::Sweeper,
     model::{Registry, Service, ServiceKey, change::Changes, service::GRID_MS},
 };
 
 /// Tombstones are kept that long at least.
 const GONE_MS: u64 = 60_000;
-
-fn looks_after(view: &View, claims: &Claims, key: &ServiceKey, now: Millis) -> bool {
-    mapper::owner(view, &key.name) == Owner::Here || claims.leave_here(view, key, now)
-}
 
 /// What a node does about silence.
 pub struct Keeper {
@@ -67,7 +58,7 @@ impl Keeper {
             }
             let passed = now.since(service.made_at) / GRID_MS + 1;
             self.order.insert((service.made_at.plus(passed * GRID_MS), key.clone()));
-            let is_ours = view.standing == Standing::Serving && looks_after(view, claims, &key, now);
+            let is_ours = view.standing == Standing::Serving && claims.look_after(view, &key, now);
             if is_ours && self.sweeper.finds_silent(&service, now) {
                 asked.push(key);
             }
@@ -75,15 +66,11 @@ impl Keeper {
         asked
     }
 
-    /// All were asked about a service, and all have answered or some.
-    pub fn settle(&self, view: &View, claims: &Claims, settled: &Settled, now: Millis) {
-        let Settled { key, asked, by_all } = settled;
-        let judges = match by_all {
-            true => looks_after(view, claims, key, now),
-            false => mapper::owner(view, &key.name) == Owner::Here,
-        };
-        if let Some(service) = self.sweeper.registry.get(key.place()).filter(|_| judges) {
-            self.sweeper.expire(&service, *asked, now);
+    /// The members were asked about a service.
+    pub fn settle(&self, (view, claims): (&View, &Claims), settled: &Settled, is_new: bool, now: Millis) {
+        let judges = claims.may_judge(view, settled, is_new, now);
+        if let Some(service) = self.sweeper.registry.get(settled.key.place()).filter(|_| judges) {
+            self.sweeper.expire(&service, settled.asked, now);
         }
     }
 

@@ -244,9 +244,9 @@ impl NacreNode {
                 }
                 Action::Settled { key, asked, by_all } => {
                     if self.view.standing == Standing::Serving {
-                        let by_all = by_all && !self.tenure.is_new(at.now);
                         let settled = Settled { key, asked, by_all };
-                        self.keeper.settle(&self.view, &self.claims, &settled, at.now);
+                        let (known, is_new) = ((&*self.view, &self.claims), self.tenure.is_new(at.now));
+                        self.keeper.settle(known, &settled, is_new, at.now);
                     }
                 }
                 Action::Ready { loaded_from } => {
