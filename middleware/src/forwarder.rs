@@ -94,6 +94,11 @@ pub trait Writes<F>: Ownership<F> + Parameters<F> {
     /// The peer may know what this node doesn't yet: a beat for an instance that is unknown here waits for its datum.
     fn prepare(&self, call: &Call<F>) -> Option<BoxFuture<'static, ()>>;
 
+    /// Called before a write is sent to its owner, whatever becomes of it there.
+    ///
+    /// That it came says something by itself: who sends a beat lives, whether or not the owner gets to hear of it.
+    fn passes_on(&self, call: &Call<F>);
+
     /// Called before this node does a write that is another's; what it gives is run when it has been done well.
     fn stand_in(&self, call: &Call<F>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>>;
 }
@@ -309,6 +314,7 @@ where
         S: Service<Call<F>, Response = V1Response, Error = Infallible>,
     {
         let mut target = target;
+        self.members().passes_on(&call);
         for _ in 0..MOST_SENDS {
             match self.send(&call, &target, origin).await {
                 Attempt::Answer(response, outcome) => return self.noted(response, outcome),

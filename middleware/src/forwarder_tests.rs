@@ -49,6 +49,7 @@ struct Told {
     owners: parking_lot::Mutex<VecDeque<Owner>>,
     happened: parking_lot::Mutex<Vec<String>>,
     listed: parking_lot::Mutex<Vec<&'static str>>,
+    passed_on: parking_lot::Mutex<Vec<String>>,
     /// A call of ours that was passed on waits for this.
     prepares: bool,
     leaves: AtomicBool,
@@ -66,6 +67,7 @@ impl Cluster {
             owners: parking_lot::Mutex::new(owners.into_iter().collect()),
             happened: parking_lot::Mutex::default(),
             listed: parking_lot::Mutex::new(vec![OTHER, THIRD]),
+            passed_on: parking_lot::Mutex::default(),
             prepares,
             leaves: AtomicBool::new(false),
             parameter_bytes: AtomicUsize::new(0),
@@ -140,6 +142,9 @@ impl Writes<Write> for Cluster {
     fn prepare(&self, _: &Call<Write>) -> Option<BoxFuture<'static, ()>> {
         let cluster = self.clone();
         self.0.prepares.then(|| async move { cluster.happens("prepared") }.boxed())
+    }
+    fn passes_on(&self, call: &Call<Write>) {
+        self.0.passed_on.lock().push(call.head.uri.to_string());
     }
     fn stand_in(&self, _: &Call<Write>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>> {
         self.happens(format!("stands in: {why:?}"));
@@ -614,6 +619,16 @@ async fn a_nacre_peers_request_goes_on_with_one_hop_more() {
     let node = Node::new(Cluster::new([nacre(OTHER)]), |_| OK);
     assert_eq!(node.send_with(&headers).await, (200, "ok".into()));
     assert_eq!(node.wire.sent.lock()[0].request.headers()["x-nacre-hops"], "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_write_is_passed_on_is_told_once_whatever_becomes_of_it() {
+    let owners = [vec![nacre(OTHER), nacre(THIRD)], vec![nacre(OTHER), Owner::Here], vec![Owner::Here]];
+    for (owners, told) in owners.into_iter().zip([1, 1, 0]) {
+        let node = Node::new(Cluster::new(owners), |_| Does::Fail(Fault::Refused));
+        node.send().await;
+        assert_eq!(node.cluster.0.passed_on.lock().len(), told);
+    }
 }
 
 #[tokio::test(start_paused = true)]

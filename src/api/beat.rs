@@ -10,6 +10,7 @@ use super::{
     routes::Outcome,
 };
 use crate::{
+    base::clock::Millis,
     health::beat::Beat,
     model::{
         InstanceKey, Registry, ServiceKey, instance::own_beat_interval_ms, name::DEFAULT_CLUSTER,
@@ -62,22 +63,36 @@ pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Ref
 
 /// The service of a beat whose instance isn't known here; nothing where it is known, or the beat is wrong.
 pub(super) fn unknown_here(registry: &Registry, call: &V1Call) -> Option<ServiceKey> {
-    let params = Params::of(call);
-    let named = match call.facts.path {
-        BEAT => Named::read(&params),
-        CLIENT_BEAT => legacy::named(&params),
-        _ => return None,
+    let is_unknown = |named: &Named<'_>, key: &InstanceKey<'_>| {
+        let service = registry.get(named.place());
+        let known = service.is_some_and(|service| instance::find(&service.state(), key).is_some());
+        (!known).then(|| named.place().to_key())
     };
-    let named = named.ok()?;
+    with_instance(call, is_unknown).flatten()
+}
+
+/// Notes that the instance of a beat that goes on to its owner lives; nothing where the call is no beat, or a wrong one.
+///
+/// The owner may never get it, or be gone before it has told of it. Members that are asked about silence then know.
+pub(super) fn overhear(registry: &Registry, call: &V1Call, now: Millis) {
+    with_instance(call, |named, key| {
+        registry.get(named.place()).is_some_and(|service| service.hear_beat(key, now))
+    });
+}
+
+/// What `take` makes of the instance that a beat is of; nothing where the call is no beat, or a wrong one.
+fn with_instance<T>(call: &V1Call, take: impl FnOnce(&Named<'_>, &InstanceKey<'_>) -> T) -> Option<T> {
+    if !matches!(call.facts.path, BEAT | CLIENT_BEAT) {
+        return None;
+    }
+    let params = Params::of(call);
+    let named = if call.facts.path == BEAT { Named::read(&params) } else { legacy::named(&params) }.ok()?;
     let text = params.optional("beat");
     let body = text.as_deref().map(Beat::read).transpose().ok()?.flatten();
     let cluster = params.optional("clusterName");
     let port = params.optional("port").map_or(Ok(0), |port| params::integer(&port)).ok()?;
     let ip = params.optional("ip").unwrap_or_default();
-    let key = key(body.as_ref(), &ip, port, cluster.as_deref());
-    let service = registry.get(named.place());
-    let known = service.is_some_and(|service| instance::find(&service.state(), &key).is_some());
-    (!known).then(|| named.place().to_key())
+    Some(take(&named, &key(body.as_ref(), &ip, port, cluster.as_deref())))
 }
 
 /// Which instance a beat is of: what its description says goes before the parameters.

@@ -146,7 +146,7 @@ fn readings(api: &Api) -> Readings {
         sizes: Sizes::default(),
         beats: Effect::ALL.map(|effect| (effect.label(), meters.beats.count(effect))),
         forwards: meters.forwards.read(),
-        cluster: api.distro.as_ref().map(|distro| cluster_readings(&api.cluster, distro)),
+        cluster: api.distro.as_ref().map(|distro| cluster_readings(&api.cluster, distro, &api.registry)),
         expired_unhealthy: sweeps.unhealthy.load(Relaxed),
         expired_removed: sweeps.removed.load(Relaxed),
         push: push_readings(&api.push),
@@ -157,7 +157,7 @@ fn readings(api: &Api) -> Readings {
     }
 }
 
-fn cluster_readings(cluster: &Cluster, distro: &Distro) -> ClusterReadings {
+fn cluster_readings(cluster: &Cluster, distro: &Distro, registry: &Registry) -> ClusterReadings {
     let MemberCounts { up, suspicious, down, starting, leaving, nacre, ring, is_owner } = cluster.counts();
     let counts = distro.counts();
     let read = |count: &AtomicU64| count.load(Relaxed);
@@ -177,6 +177,7 @@ fn cluster_readings(cluster: &Cluster, distro: &Distro) -> ClusterReadings {
         ],
         taken_over: read(&counts.taken_over),
         refuted: read(&counts.refuted),
+        stamps_ahead_ms: registry.stamps_ahead_ms(),
     }
 }
 

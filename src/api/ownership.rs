@@ -208,6 +208,10 @@ impl Writes<Row> for Ownership {
         ring.view().lists(from).then(|| ring.fetch(&Address::new(from), service))
     }
 
+    fn passes_on(&self, call: &V1Call) {
+        beat::overhear(&self.0.with.registry, call, self.0.with.clock.now());
+    }
+
     fn stand_in(&self, call: &V1Call, why: StandIn) -> Option<Box<dyn FnOnce() + Send>> {
         let ring = Arc::clone(self.0.ring.as_ref()?);
         let params = Params::of(call);

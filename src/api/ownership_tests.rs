@@ -197,6 +197,36 @@ fn a_passed_on_beat_of_an_unknown_instance_waits_for_what_its_sender_knows() {
 }
 
 #[test]
+fn a_beat_that_is_passed_on_is_known_here_too() {
+    let (ownership, _) = ownership(Some(view(Standing::Serving, vec![peer(NACRE, Some(1))])));
+    let With { registry, clock, .. } = &ownership.0.with;
+    let place = Place { namespace: "public", name: "DEFAULT_GROUP@@a" };
+    let described = crate::model::instance::Description::new("10.1.1.1", 80, "DEFAULT");
+    registry.register(place, &described, clock.now()).unwrap();
+    let last_beat = || registry.get(place).unwrap().state().ephemeral.iter().next().unwrap().last_beat();
+    let beat = "/v1/ns/instance/beat";
+    for (method, path, query) in [
+        ("PUT", beat, "serviceName=a&ip=10.1.1.1&port=80"),
+        ("PUT", beat, "serviceName=a&beat=%7B%22ip%22:%2210.1.1.1%22,%22port%22:80%7D"),
+        ("GET", "/v1/ns/api/clientBeat", "dom=a&ip=10.1.1.1&port=80"),
+    ] {
+        clock.advance(5_000);
+        ownership.passes_on(&call(method, path, query, ""));
+        assert_eq!(last_beat(), clock.now(), "{method} {path}?{query}");
+    }
+    clock.advance(5_000);
+    for (method, path, query) in [
+        ("PUT", beat, "serviceName=a&ip=10.1.1.1&port=81"),
+        ("PUT", beat, "serviceName=a&ip=10.1.1.1&port=x"),
+        ("PUT", beat, "serviceName=b&ip=10.1.1.1&port=80"),
+        ("PUT", "/v1/ns/instance", "serviceName=a&ip=10.1.1.1&port=80"),
+    ] {
+        ownership.passes_on(&call(method, path, query, ""));
+        assert_eq!(clock.now().since(last_beat()), 5_000, "{method} {path}?{query}");
+    }
+}
+
+#[test]
 fn members_and_trusted_networks_are_believed_whom_they_name() {
     let (ownership, _) = ownership(Some(view(Standing::Serving, vec![])));
     let mut call = call("PUT", "/v1/ns/instance/beat", "", "");

@@ -154,7 +154,10 @@ impl Roster {
     fn start_anew(&mut self) {
         let starts = if mutant::is(Mutant::ReturnsUnloaded) { Standing::Serving } else { Standing::Starting };
         (self.standing, self.disowned) = (starts, false);
-        self.members.values_mut().for_each(|member| member.answers = false);
+        for member in self.members.values_mut() {
+            // What they said of this node was said of the member that it isn't any more.
+            (member.answers, member.knows_us) = (false, None);
+        }
     }
 
     /// Looks at what the members that answer say of this node. One that none of them lists is none, whatever its own list

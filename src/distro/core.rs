@@ -12,7 +12,7 @@ use std::{
 use super::{
     comparison::{ComparedData, Comparison, Subject},
     data::{Data, Told},
-    load::{Load, Loaded},
+    load::{LEAST_COMPARING_MS, Load, Loaded},
     outbox::{Item, Outbox, Pace, Sent},
     verify::{Buckets, Page},
 };
@@ -226,6 +226,8 @@ pub struct Core<D: Data> {
     /// Until when the others are brought what this node wrote while it was a member; nothing while it is one.
     parts_until: Option<Millis>,
     driven: Option<Millis>,
+    /// When it was noticed last that the node stood still.
+    stood_still_until: Option<Millis>,
     calls: BTreeMap<u64, (Address, UnderWay<D::Key>)>,
     last_id: u64,
 }
@@ -243,6 +245,7 @@ impl<D: Data> Core<D> {
             next_round: now.plus(rhythm.verify_ms),
             parts_until: None,
             driven: None,
+            stood_still_until: None,
             calls: BTreeMap::new(),
             last_id: 0,
         };
@@ -275,10 +278,11 @@ impl<D: Data> Core<D> {
             }
         }
         let addresses = || view.peers.iter().map(|peer| peer.address.clone());
+        let has_stood_still = self.has_stood_still(now);
         match view.standing {
             Standing::Starting | Standing::Comparing => match &mut self.load {
                 Some(load) => load.relist(addresses(), now),
-                None if view.standing == Standing::Comparing => {
+                None if view.standing == Standing::Comparing || has_stood_still => {
                     self.load = Some(Load::after_standstill(addresses(), now));
                 }
                 None => self.load = Some(Load::new(addresses(), now)),
@@ -421,6 +425,7 @@ impl<D: Data> Core<D> {
         let before = self.driven.replace(now);
         let still_ms = before.map_or(0, |before| now.since(before));
         if still_ms > STILL_MS && !self.view.peers.is_empty() && !mutant::is(Mutant::StandstillUnnoticed) {
+            self.stood_still_until = Some(now);
             match self.view.standing {
                 Standing::Serving => {
                     // What the others did meanwhile comes first.
@@ -555,6 +560,13 @@ impl<D: Data> Core<D> {
         };
         self.calls.insert(self.last_id, (to.clone(), under_way));
         Action::Call { id: self.last_id, to: to.clone(), call }
+    }
+
+    /// Whether what lay in the node's sockets while it stood still may not have been read yet.
+    fn has_stood_still(&self, now: Millis) -> bool {
+        let is_behind = self.driven.is_some_and(|driven| now.since(driven) > STILL_MS);
+        let is_fresh = self.stood_still_until.is_some_and(|until| now.since(until) < LEAST_COMPARING_MS);
+        (is_behind || is_fresh) && !mutant::is(Mutant::StandstillUnnoticed)
     }
 
     /// The node stood still while it loaded: what it got before is old, and so is what lies in its sockets.

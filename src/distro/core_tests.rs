@@ -419,6 +419,28 @@ fn a_node_that_stands_still_while_it_loads_loads_anew() {
 }
 
 #[test]
+fn a_node_that_stood_still_while_it_was_no_member_compares_for_a_second_too() {
+    let data = Numbers::default();
+    let peers = vec![nacre(2, MemberState::Up)];
+    for is_driven in [false, true] {
+        let mut core = Core::new(RHYTHM, view(Standing::Removed, peers.clone()), Millis(0));
+        assert_eq!(said(&poll(&mut core, &data, Millis(0))), [""; 0]);
+        if is_driven {
+            assert_eq!(said(&poll(&mut core, &data, Millis(9_000))), [""; 0]);
+        }
+        core.see(view(Standing::Starting, peers.clone()), Millis(9_001));
+        let actions = poll(&mut core, &data, Millis(9_001));
+        assert_eq!(said(&actions), ["10.0.0.2:8848 load"]);
+        answered(&mut core, id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(9_002));
+        assert_eq!(said(&poll(&mut core, &data, Millis(10_000))), [""; 0], "its sockets may not be empty");
+        let actions = poll(&mut core, &data, Millis(10_001));
+        assert_eq!(said(&actions), ["10.0.0.2:8848 load"]);
+        answered(&mut core, id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(10_002));
+        assert_eq!(said(&poll(&mut core, &data, Millis(10_002))), ["ready 1"]);
+    }
+}
+
+#[test]
 fn what_waits_for_a_peer_that_is_gone_goes_to_the_others_and_they_hand_it_on() {
     let (data, up, down) = (Numbers::default(), MemberState::Up, MemberState::Down);
     let mut core = serving(vec![nacre(2, up), nacre(3, up)]);

@@ -20,7 +20,7 @@ const PATIENCE_MS: u64 = 3_000;
 /// Data that were loaded longer ago are loaded once more before the node serves, in milliseconds.
 const FRESH_MS: u64 = 500;
 /// How long a node compares at least after it stood still, in milliseconds: until what lay in its sockets has been read.
-const LEAST_COMPARING_MS: u64 = 1_000;
+pub(super) const LEAST_COMPARING_MS: u64 = 1_000;
 /// Pause between two tries at one peer, in milliseconds.
 const RETRY_MS: u64 = 500;
 
@@ -49,6 +49,8 @@ struct Asked {
     unanswered: u32,
     /// When it was last asked.
     asked: Millis,
+    /// When it last answered, or failed to.
+    heard: Millis,
     /// How it answered when it was asked once more, last.
     anew: Option<Loaded>,
     /// It takes its time to answer, while what others have told grows old.
@@ -99,6 +101,7 @@ impl Load {
             next: now,
             unanswered: 0,
             asked: now,
+            heard: now,
             anew: None,
             is_slow: false,
         };
@@ -113,13 +116,14 @@ impl Load {
         for asked in self.peers.values_mut().filter(|asked| self.again.is_some() && asked.is_merged()) {
             asked.is_slow |= asked.under_way && now.since(asked.asked) > FRESH_MS;
         }
-        let again = self.again.is_some() && !self.awaits_any(now);
+        let may_ask_again =
+            |asked: &Asked| asked.is_merged() && !asked.under_way && !asked.is_slow && asked.asked < now;
+        let is_old = |asked: &Asked| may_ask_again(asked) && now.since(asked.asked) > FRESH_MS;
+        // All at once: those asked later would only be fresh when the others are old.
+        let again = self.again.is_some() && !self.awaits_any(now) && self.peers.values().any(is_old);
         let retries = self.hears_nobody(now);
         let due = |asked: &Asked| match asked.last {
-            Some(Loaded::Merged) => {
-                let is_old = !asked.under_way && !asked.is_slow && now.since(asked.asked) > FRESH_MS;
-                again && is_old || retries && asked.next <= now
-            }
+            Some(Loaded::Merged) => again && may_ask_again(asked) || retries && asked.next <= now,
             _ => asked.next <= now,
         };
         let mut addresses = Vec::new();
@@ -147,7 +151,16 @@ impl Load {
             let is_slow = asked.is_slow || anew.is_some() && now.since(asked.asked) > FRESH_MS;
             let next = now.plus(RETRY_MS);
             let unanswered = 0;
-            *asked = Asked { last: Some(last), under_way: false, next, unanswered, anew, is_slow, ..*asked };
+            *asked = Asked {
+                last: Some(last),
+                under_way: false,
+                next,
+                unanswered,
+                heard: now,
+                anew,
+                is_slow,
+                ..*asked
+            };
         }
     }
 
@@ -184,7 +197,7 @@ impl Load {
     /// With the data of one peer: when every other has answered, or its try has failed; after three seconds without those
     /// that are silent or don't know this node, which nobody tells of changes before they do.
     /// Without: when all are starting as this node is, or have been silent for ten seconds; those that don't know it must
-    /// come to know it.
+    /// come to know it, unless they have said nothing more for as long.
     fn has_enough(&self, now: Millis) -> bool {
         let mut states = self.peers.values().map(|asked| asked.last);
         if states.clone().any(|last| last == Some(Loaded::Merged)) {
@@ -199,9 +212,9 @@ impl Load {
             });
         }
         let silent = now.since(self.began) >= SILENCE_MS;
-        states.all(|last| match last {
+        self.peers.values().all(|asked| match asked.last {
             Some(Loaded::Starting | Loaded::Merged) => true,
-            Some(Loaded::Unknown) => false,
+            Some(Loaded::Unknown) => now.since(asked.heard) >= SILENCE_MS,
             Some(Loaded::Refused | Loaded::Failed) | None => silent,
         })
     }
@@ -224,6 +237,8 @@ impl Load {
             [self.merged_at, self.again].into_iter().flatten().map(|since| since.plus(PATIENCE_MS));
         let gives_up = self.again.map(|again| again.plus(SILENCE_MS));
         let ends = ends.into_iter().chain(ends_again).chain(gives_up).chain([self.not_before]);
+        let unknown = self.peers.values().filter(|asked| asked.last == Some(Loaded::Unknown));
+        let ends = ends.chain(unknown.map(|asked| asked.heard.plus(SILENCE_MS)));
         let ends = ends.chain(fresh).filter(|end| *end > now);
         tries.map(|asked| asked.next).chain(ends).min()
     }
@@ -302,6 +317,19 @@ mod tests {
     }
 
     #[test]
+    fn peers_that_were_asked_at_different_times_are_asked_again_together() {
+        let mut load = load(2);
+        load.answered(&address(1), Loaded::Merged, Millis(1_300));
+        load.answered(&address(2), Loaded::Unknown, Millis(1_300));
+        assert_eq!(load.take(Millis(1_800)), [address(2)]);
+        load.answered(&address(2), Loaded::Merged, Millis(2_250));
+        assert_eq!(load.take(Millis(2_250)), [address(1), address(2)], "though the second is fresh");
+        load.answered(&address(1), Loaded::Merged, Millis(2_700));
+        load.answered(&address(2), Loaded::Merged, Millis(2_701));
+        assert!(is_done(&mut load, 2_701));
+    }
+
+    #[test]
     fn where_nobody_answers_once_more_they_are_tried_for_ten_seconds_but_not_those_that_are_gone() {
         let begin = || {
             let mut load = super::Load::after_standstill((1..=2).map(address), Millis(1_000));
@@ -376,7 +404,15 @@ mod tests {
         load.answered(&address(1), Loaded::Refused, Millis(1_001));
         assert!(!is_done(&mut load, 10_999) && is_done(&mut load, 11_000));
         load.answered(&address(1), Loaded::Unknown, Millis(12_000));
-        assert!(!is_done(&mut load, 99_000));
+        for (now, asked) in [(12_500, 1), (15_500, 1), (21_500, 1)] {
+            load.answered(&address(2), Loaded::Failed, Millis(now));
+            let again = load.take(Millis(now)).into_iter().filter(|peer| *peer == address(1)).count();
+            assert!(again == asked && !load.is_complete(Millis(now)), "it is asked again");
+        }
+        assert_eq!(load.next(Millis(21_999)), Some(Millis(22_000)));
+        assert!(!is_done(&mut load, 21_999) && load.is_complete(Millis(22_000)), "and it says nothing more");
+        load.answered(&address(1), Loaded::Unknown, Millis(22_000));
+        assert!(!is_done(&mut load, 31_999));
         load.answered(&address(1), Loaded::Merged, Millis(99_000));
         load.answered(&address(2), Loaded::Unknown, Millis(99_000));
         assert!(!is_done(&mut load, 101_999), "it may be about to know it");

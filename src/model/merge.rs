@@ -89,6 +89,9 @@ impl Registry {
         now: Millis,
     ) -> Result<Merged, NameError> {
         entries.sort_by(|one, other| compare(&one.key(), &other.key()));
+        if let Some(highest) = entries.iter().map(Entry::stamp).max() {
+            self.follow_stamp(highest, now);
+        }
         loop {
             let service = match self.get(place) {
                 Some(service) => service,

@@ -498,6 +498,25 @@ fn each_write_is_stamped_above_all_that_is_known_and_reported_to_peers() {
 }
 
 #[test]
+fn stamps_go_on_from_a_member_whose_clock_is_ahead_in_all_services_and_with_the_time() {
+    let node = Node::new(5_000);
+    node.merge(vec![alive("b", 3_600_000)], false);
+    assert_eq!(node.registry.stamps_ahead_ms(), 3_595_000);
+    let other = Place { namespace: "public", name: "G@@other" };
+    let register = |ip, ms| {
+        let now = Millis(NOW.0 + ms);
+        node.registry.register(other, &Description::new(ip, 80, "C"), now).unwrap();
+        node.registry.get(other).unwrap().state().highest_stamp
+    };
+    assert_eq!((register("x", 0), register("y", 400)), (3_600_000, 3_600_400));
+    // Who is ahead of everybody by most of a day takes nobody with it.
+    const HALF_A_DAY_MS: u64 = 12 * 60 * 60 * 1_000;
+    node.merge(vec![alive("b", 5_000 + 2 * HALF_A_DAY_MS)], false);
+    assert_eq!(node.registry.stamps_ahead_ms(), HALF_A_DAY_MS as i64);
+    assert_eq!(register("z", 500), 5_500 + HALF_A_DAY_MS);
+}
+
+#[test]
 fn a_health_that_was_taken_back_has_another_stamp() {
     let node = Node::new(5_000);
     node.register("a", 1.0);

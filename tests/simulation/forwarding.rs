@@ -108,6 +108,7 @@ impl NacreNode {
         mut passed: Passed,
         out: &mut OutboxOf<Self>,
     ) -> Option<ClientAnswer> {
+        self.overhear(at, passed.request);
         let (now, has_deputy) = (self.instant(at.now), self.view.is_all_nacre());
         let breaker = self.breakers.entry(passed.to).or_insert_with(|| Breaker::new(BOUNDS, now));
         match breaker.admit(now, has_deputy) {
@@ -124,6 +125,17 @@ impl NacreNode {
         let id = self.call(passed.to, call, LIMIT_MS, Pending::Forward(passed), out);
         self.forwards.look(id, at.now.plus(patience_ms));
         None
+    }
+
+    /// Notes that the instance of a beat that goes on to its owner lives.
+    fn overhear(&self, at: Reading, request: ClientRequest) {
+        if request.wish == Wish::Beat
+            && let Some(service) = self.registry.get(self.key_of(request).place())
+        {
+            let spec = &self.fleet.specs[request.instance];
+            let key = InstanceKey { ip: &spec.ip, port: spec.port, cluster: DEFAULT_CLUSTER };
+            service.hear_beat(&key, at.now);
+        }
     }
 
     /// Looks at requests that have waited for long.

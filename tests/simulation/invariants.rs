@@ -78,6 +78,8 @@ struct Watched {
     ring: Vec<NodeId>,
     members: Vec<NodeId>,
     members_since: At,
+    /// What was due before it read them is done in the same moment.
+    members_before: Vec<NodeId>,
 }
 
 /// What the judge is told with every question.
@@ -105,7 +107,7 @@ pub struct Judge {
     gone: Vec<At>,
     /// From when until when faults last.
     troubles: Vec<(At, At)>,
-    /// By how many milliseconds the wall clock of each node's process was off at its start.
+    /// By how many milliseconds the stamps of each node are off: its clock was at its start, or it follows another's since.
     clocks: Vec<i64>,
     /// When all faults have ended for good.
     healed: At,
@@ -151,6 +153,7 @@ impl Judge {
             ring: Vec::new(),
             members: Vec::new(),
             members_since: 0,
+            members_before: Vec::new(),
         };
         Self {
             watched: (0..nodes).map(|_| watched()).collect(),
@@ -199,9 +202,14 @@ impl Judge {
         }
     }
 
-    /// A process began with its wall clock so many milliseconds off.
+    /// What a process writes is stamped so many milliseconds off.
     pub fn has_clock(&mut self, node: NodeId, off_ms: i64) {
         self.clocks[node] = off_ms;
+    }
+
+    /// By how many milliseconds what a node writes is stamped off.
+    pub fn clock(&self, node: NodeId) -> i64 {
+        self.clocks[node]
     }
 
     /// Whether another node was asked for another write before the last one that was acknowledged, who did the last one
@@ -222,7 +230,7 @@ impl Judge {
             let apart = after.asked.saturating_sub(before.done);
             let apart_ms = i64::try_from(apart / 1_000).unwrap_or(i64::MAX);
             (scene.reach.clear(before.by, after.by) > before.asked || apart < NEWS)
-                && self.clocks[before.by] - self.clocks[after.by] > apart_ms - 20
+                && self.clocks[before.by].max(before.clock_ms) - after.clock_ms > apart_ms - 20
         }) || self.is_belated(fact, after)
     }
 
@@ -242,13 +250,15 @@ impl Judge {
     /// A node has read this list.
     pub fn has_read(&mut self, now: At, node: NodeId, members: &[NodeId]) {
         let watched = &mut self.watched[node];
-        watched.members = members.to_vec();
+        watched.members_before = std::mem::replace(&mut watched.members, members.to_vec());
         watched.members_since = now;
     }
 
     /// A node makes a call.
     pub fn calls(&mut self, now: At, from: NodeId, to: NodeId, what: impl FnOnce() -> String) {
-        if !self.watched[from].members.contains(&to) {
+        let Watched { members, members_since, members_before, .. } = &self.watched[from];
+        let is_listed = members.contains(&to) || *members_since == now && members_before.contains(&to);
+        if !is_listed {
             self.accuse(now, "stranger", None, format!("{from} calls {to}, which isn't listed: {}", what()));
         }
     }
@@ -377,7 +387,10 @@ impl Judge {
             }
             _ => fact.is_unwanted() && scene.now > due,
         };
-        if is_over && !self.is_undecidable(scene, is.instance) {
+        // One that compares after it stood still takes from each what it has, one after the other. What stays of that, `still
+        // there` says.
+        let compares = self.watched[node].owns == NEVER;
+        if is_over && !compares && !self.is_undecidable(scene, is.instance) {
             let (instance, will) = (is.instance, fact.will);
             // Of one that is dead without a word the others may tell a while longer than this node; how long, `overdue` says.
             if went > fact.last_birth && matches!(fact.will, Will::Left(..)) {

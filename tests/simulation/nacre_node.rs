@@ -794,6 +794,10 @@ impl SimNode for NacreNode {
         list.sort_unstable();
     }
 
+    fn stamps_ahead_ms(&self) -> i64 {
+        self.registry.stamps_ahead_ms()
+    }
+
     fn sizes(&self, at: Reading) -> Sizes {
         let (mut tombstones, mut oldest) = (0, at.now);
         self.registry.for_each(|service| {

@@ -72,10 +72,14 @@ pub struct Write {
     pub asked: At,
     /// When it was done at the latest.
     pub done: At,
+    /// By how many milliseconds the node's stamps were off then, at least.
+    pub clock_ms: i64,
 }
 
 /// Writes that are remembered of an instance.
 const MOST_ASKED: usize = 48;
+/// Of a write that isn't remembered nobody can tell how it was stamped.
+const UNKNOWN_CLOCK_MS: i64 = i64::MIN / 2;
 /// So long a node waits for another that it asked to do a write, before it does that itself or refuses it.
 const STANDS_IN: At = 2 * SECOND;
 
@@ -110,13 +114,13 @@ impl Fact {
     }
 
     /// Notes that a node was asked for what may write.
-    pub fn ask(&mut self, now: At, by: NodeId, request: ClientRequest) {
+    pub fn ask(&mut self, now: At, (by, clock_ms): (NodeId, i64), request: ClientRequest) {
         let ClientRequest { wish, version, .. } = request;
         self.asked.retain(|write| (write.by, write.wish, write.version) != (by, wish, version));
         if self.asked.len() == MOST_ASKED {
             self.asked.remove(0);
         }
-        self.asked.push(Write { by, wish, version, asked: now, done: now + STANDS_IN });
+        self.asked.push(Write { by, wish, version, asked: now, done: now + STANDS_IN, clock_ms });
     }
 
     /// Notes that the client has been told by `via` that a write was done by `by`.
@@ -130,7 +134,7 @@ impl Fact {
                 write.done = write.done.min(now);
                 *write
             }
-            None => Write { by, wish, version, asked: now, done: now },
+            None => Write { by, wish, version, asked: now, done: now, clock_ms: UNKNOWN_CLOCK_MS },
         };
         if wish != Wish::Beat {
             self.written = Some(written);

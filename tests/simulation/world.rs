@@ -320,7 +320,8 @@ impl<N: SimNode> World<N> {
         let (reading, members) = (self.hosts[node].reading(self.now), setup.members.clone());
         self.judged(|judge, scene| judge.process(scene, node));
         self.judge.has_read(self.now, node, &members);
-        self.judge.has_clock(node, self.hosts[node].skew_ms);
+        self.hosts[node].clock_ms = self.hosts[node].skew_ms;
+        self.judge.has_clock(node, self.hosts[node].clock_ms);
         self.hosts[node].members = members;
         self.hosts[node].node = Some(N::start(setup, reading));
         self.settle(node);
@@ -397,12 +398,13 @@ impl<N: SimNode> World<N> {
             host.backlog.push_back(waiting);
             return;
         }
+        let clock_ms = self.judge.clock(node);
         if let Some(request) = waiting.about() {
             let fact = &mut self.truth.facts[request.instance];
             fact.last_word = self.now;
             // A full beat registers what isn't known.
             if request.wish != Wish::Beat || self.fleet.specs[request.instance].full_beats {
-                fact.ask(self.now, node, request);
+                fact.ask(self.now, (node, clock_ms), request);
             }
         }
         host.open.push(waiting.ticket());
@@ -525,7 +527,8 @@ impl<N: SimNode> World<N> {
         let mut changed = std::mem::take(&mut self.changed);
         changed.clear();
         running.take_changed(&mut changed);
-        let (number, serves) = (running.view_number(), running.serves());
+        let (number, serves, ahead_ms) = (running.view_number(), running.serves(), running.stamps_ahead_ms());
+        self.judge.has_clock(node, self.hosts[node].clock_ms + ahead_ms);
         let is_another_view = number != self.hosts[node].view;
         self.hosts[node].view = number;
         let Some(running) = &self.hosts[node].node else { return };
