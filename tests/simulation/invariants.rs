@@ -217,10 +217,17 @@ impl Judge {
     /// the other order: nobody can tell then.
     ///
     /// A full beat is such a write: it registers the instance where it isn't known. So is one that the client had no answer to,
-    /// which may have been done all the same.
+    /// which may have been done all the same. Where the last one was asked of several nodes, one after the other, it holds of each.
     fn is_undecidable(&self, scene: Scene<'_>, instance: usize) -> bool {
         let fact = &scene.truth.facts[instance];
-        let Some(after) = fact.written else { return false };
+        let Some(last) = fact.written else { return false };
+        let is_same = |write: &&Write| (write.wish, write.version) == (last.wish, last.version);
+        let mut same = fact.asked.iter().filter(is_same).copied().chain([last]);
+        same.any(|after| self.is_misordered(scene, fact, after)) || self.is_belated(fact, last)
+    }
+
+    /// The same for one write and those before it.
+    fn is_misordered(&self, scene: Scene<'_>, fact: &Fact, after: Write) -> bool {
         let is_earlier = |before: &&Write| {
             before.asked <= after.asked
                 && before.by != after.by
@@ -231,7 +238,7 @@ impl Judge {
             let apart_ms = i64::try_from(apart / 1_000).unwrap_or(i64::MAX);
             (scene.reach.clear(before.by, after.by) > before.asked || apart < NEWS)
                 && self.clocks[before.by].max(before.clock_ms) - after.clock_ms > apart_ms - 20
-        }) || self.is_belated(fact, after)
+        })
     }
 
     /// Whether an earlier write came once more to a node after the last one, over a link that has been no good for as long as
