@@ -13,7 +13,7 @@
 //! | the peer says that it has been passed on as often as may be | done here; if some member is 1.x also pushed to all |
 //! | the peer says, as one of 1.x does, that it isn't the owner | all Nacre: 503, since it doesn't take this node for a member; else done here and pushed to all members |
 //! | the peer says that it came too late | all Nacre: this node stands in for it; else 503 |
-//! | any of these when the time is over in which nobody else does it: this node stood still, or a peer sent it | 503 |
+//! | the time is over in which nobody else does it, since a peer sent it late or this node stood still, and it would be sent to the next owner or done here in another's place | 503, which tells a peer that it came too late: that one does it; what was found out about the owner counts all the same |
 //!
 //! Writes name what they change, so that it makes no difference whether one is done twice.
 

@@ -61,39 +61,59 @@ pub struct Lateness {
     senders: HashMap<Arc<str>, Sender>,
 }
 
+/// How far two clocks were apart when a request came, its way included.
+#[derive(Clone, Copy, Debug)]
+struct Difference {
+    /// Own clock less the sender's, in milliseconds.
+    ms: i128,
+    /// When that was seen, on the own clock.
+    at_ms: u64,
+}
+
+impl Difference {
+    fn of(sent: Sent, now_ms: u64) -> Self {
+        Self { ms: i128::from(now_ms) - i128::from(sent.at_ms), at_ms: now_ms }
+    }
+
+    /// What it may have become since, by the clocks' drift.
+    fn drifted(self, now_ms: u64) -> i128 {
+        self.ms + i128::from(now_ms.saturating_sub(self.at_ms) / DRIFT)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     process: u64,
     /// The one before. What still comes from it is of a time that nobody can tell.
     former: Option<u64>,
-    /// Own clock less the sender's, at the least, and when that was seen on the own clock.
-    least: (i128, u64),
-    /// The same since the window began.
-    coming: (i128, u64),
+    /// The least that was seen.
+    least: Difference,
+    /// The least since the window began.
+    coming: Difference,
     began_ms: u64,
     requests: u32,
     last_ms: u64,
 }
 
 impl Sender {
-    fn new(process: u64, former: Option<u64>, seen: (i128, u64)) -> Self {
-        Self { process, former, least: seen, coming: seen, began_ms: seen.1, requests: 0, last_ms: seen.1 }
+    fn new(process: u64, former: Option<u64>, seen: Difference) -> Self {
+        let (began_ms, last_ms) = (seen.at_ms, seen.at_ms);
+        Self { process, former, least: seen, coming: seen, began_ms, requests: 0, last_ms }
     }
 
-    /// How much more than the clocks' own difference this one is, which is remembered.
-    fn above(&mut self, seen: (i128, u64)) -> i128 {
-        let (difference, now_ms) = seen;
-        let drifted = |(least, at_ms): (i128, u64)| least + i128::from(now_ms.saturating_sub(at_ms) / DRIFT);
+    /// How many milliseconds more than the clocks' own difference this one is, which is remembered.
+    fn above(&mut self, seen: Difference) -> i128 {
+        let now_ms = seen.at_ms;
         (self.requests, self.last_ms) = (self.requests.saturating_add(1), now_ms);
         if self.requests > WINDOW_REQUESTS && now_ms.saturating_sub(self.began_ms) > WINDOW_MS {
             (self.least, self.coming, self.began_ms, self.requests) = (self.coming, seen, now_ms, 0);
         }
         for known in [&mut self.least, &mut self.coming] {
-            if difference <= drifted(*known) {
+            if seen.ms <= known.drifted(now_ms) {
                 *known = seen;
             }
         }
-        difference - drifted(self.least)
+        seen.ms - self.least.drifted(now_ms)
     }
 }
 
@@ -101,7 +121,7 @@ impl Lateness {
     /// How many milliseconds a request of `sender` that is received at `now_ms`, on the own monotonic clock, was on its way
     /// beyond the shortest way; no end of them for one of its former process.
     pub fn waited_ms(&mut self, sender: &str, sent: Sent, now_ms: u64) -> u64 {
-        let seen = (i128::from(now_ms) - i128::from(sent.at_ms), now_ms);
+        let seen = Difference::of(sent, now_ms);
         match self.senders.get_mut(sender) {
             Some(known) if known.process == sent.process => u64::try_from(known.above(seen)).unwrap_or(0),
             Some(known) if known.former == Some(sent.process) => u64::MAX,

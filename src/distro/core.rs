@@ -156,7 +156,10 @@ pub enum Answer<K> {
 /// What is under way.
 #[derive(Debug)]
 enum UnderWay<K> {
-    Load,
+    Load {
+        /// When.
+        asked: Millis,
+    },
     Push,
     Verify,
     Keys,
@@ -490,10 +493,10 @@ impl<D: Data> Core<D> {
         let mut actions = Vec::new();
         let Some((peer, call)) = self.calls.remove(&id) else { return actions };
         let (pace, dice) = (self.pace(), mix(fnv(self.view.own.as_str().bytes()) ^ id));
-        if let UnderWay::Load = call {
+        if let UnderWay::Load { asked } = call {
             let outcome = if let Answer::Load(outcome) = answer { outcome } else { Loaded::Failed };
             if let Some(load) = &mut self.load {
-                load.answered(&peer, outcome, now);
+                load.answered(&peer, asked, outcome, now);
             }
             return actions;
         }
@@ -536,7 +539,7 @@ impl<D: Data> Core<D> {
             (UnderWay::Checksums, _) => line.verifying = false,
             // What a pull didn't bring, the peer's next checksums ask for again.
             (UnderWay::Pull, _) => line.pulling = false,
-            (UnderWay::Keys | UnderWay::Load, _) => {}
+            (UnderWay::Keys | UnderWay::Load { .. }, _) => {}
         }
         actions
     }
@@ -550,7 +553,8 @@ impl<D: Data> Core<D> {
     fn call(&mut self, to: &Address, call: Call<D>) -> Action<D> {
         self.last_id += 1;
         let under_way = match &call {
-            Call::Load => UnderWay::Load,
+            // It only loads while it is driven, so that is now.
+            Call::Load => UnderWay::Load { asked: self.driven.unwrap_or(Millis(0)) },
             Call::Push(_) => UnderWay::Push,
             Call::Verify { .. } => UnderWay::Verify,
             Call::Keys { .. } => UnderWay::Keys,
@@ -571,7 +575,7 @@ impl<D: Data> Core<D> {
 
     /// The node stood still while it loaded: what it got before is old, and so is what lies in its sockets.
     fn load_anew(&mut self, now: Millis) {
-        self.calls.retain(|_, (_, call)| !matches!(call, UnderWay::Load));
+        self.calls.retain(|_, (_, call)| !matches!(call, UnderWay::Load { .. }));
         let peers = self.view.peers.iter().map(|peer| peer.address.clone());
         self.load = Some(Load::after_standstill(peers, now));
     }

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use http::StatusCode;
 
 use super::{
-    accept::{self, AcceptError, Part},
+    accept::AcceptError,
     batch,
     bodies::{BODY_BYTES, DatumToSend, Dialect, bodies},
     checksum,
@@ -155,14 +155,14 @@ impl Exchange {
     }
 
     /// Takes some of all data of a peer; tells whether some are of another time. Of a member of 1.x only what is new: another one
-    /// may have told more of a list before.
+    /// may have told more of a list before. What comes when the node serves, from a peer that wasn't waited for any more, counts
+    /// as what any member tells then: parts of it are here, and it may know of what nobody else does.
     ///
     /// `asked`: when it was asked for, here and below.
     fn take_some(&self, from: &Address, body: &[u8], asked: Reading) -> Result<bool, ExchangeError> {
         let at = self.at();
         let batch = batch::read_answer(body, asked, at)?;
-        let outcome = accept::take(self.registry(), batch, |_| Part::Follows, at.now);
-        self.distro.taken(&outcome);
+        let outcome = self.distro.take(Some(from), batch, at.now);
         self.distro.note_outcome(from, &outcome);
         Ok(outcome.faults().any(AcceptError::is_of_another_time))
     }

@@ -153,8 +153,8 @@ impl Distro {
         self.0.tenure.lock().see(view, now);
     }
 
-    /// Asks those that may know of beats of the silent instances of a service which this node owns;
-    /// [`Distro::next_settled`] gives it when they have answered.
+    /// Asks those that may know of beats of the silent instances of a service that this node looks after, as its owner or in
+    /// the owner's place; [`Distro::next_settled`] gives it when they have answered.
     pub fn ask(&self, key: &ServiceKey) {
         self.0.core.lock().ask(key, self.0.clock.now());
         self.0.woken.notify_one();
@@ -272,7 +272,7 @@ impl Distro {
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
         let mut understood = self.0.understood.lock();
-        // Looked at behind the lock: whoever leaves the list is forgotten behind it, too.
+        // Looked at behind the lock: whoever leaves the list is forgotten behind it, too. Claims know themselves whose count.
         if self.0.cluster.view_guard().peer(&claim.source).is_some() {
             self.0.claims.lock().heard(&claim, self.0.clock.now());
             understood.verified(&self.0.lists.0, &claim, (&known, !differ), now);

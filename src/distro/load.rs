@@ -139,29 +139,31 @@ impl Load {
         addresses
     }
 
-    /// Notes how an attempt ended.
-    pub fn answered(&mut self, address: &Address, outcome: Loaded, now: Millis) {
-        if let Some(asked) = self.peers.get_mut(address) {
-            if outcome == Loaded::Merged {
-                self.merged_at.get_or_insert(now);
-            }
-            // Who doesn't answer once more has given its data before.
-            let last = asked.last.filter(|last| *last == Loaded::Merged).unwrap_or(outcome);
-            let anew = self.again.map(|_| outcome);
-            let is_slow = asked.is_slow || anew.is_some() && now.since(asked.asked) > FRESH_MS;
-            let next = now.plus(RETRY_MS);
-            let unanswered = 0;
-            *asked = Asked {
-                last: Some(last),
-                under_way: false,
-                next,
-                unanswered,
-                heard: now,
-                anew,
-                is_slow,
-                ..*asked
-            };
+    /// Notes how the attempt ended that was made when the peer was `asked`. Where it was asked again since, the data that come
+    /// so late are here like any others; but the later answer is waited for all the same, and only what was asked for since all
+    /// are asked once more tells what was heard meanwhile. What was asked for by another load, before this one, says nothing.
+    pub fn answered(&mut self, address: &Address, asked: Millis, outcome: Loaded, now: Millis) {
+        let Some(peer) = self.peers.get_mut(address).filter(|_| asked >= self.began) else { return };
+        let is_merged = outcome == Loaded::Merged;
+        if is_merged {
+            self.merged_at.get_or_insert(now);
         }
+        peer.heard = now;
+        if asked < peer.asked {
+            if is_merged {
+                peer.last = Some(outcome);
+            }
+            if is_merged && self.again.is_some_and(|again| asked >= again) {
+                peer.anew = Some(outcome);
+            }
+            return;
+        }
+        // Who doesn't answer once more has given its data before.
+        let last = peer.last.filter(|last| *last == Loaded::Merged).unwrap_or(outcome);
+        let anew = self.again.map(|_| outcome);
+        let is_slow = peer.is_slow || anew.is_some() && now.since(asked) > FRESH_MS;
+        let (next, unanswered) = (now.plus(RETRY_MS), 0);
+        *peer = Asked { last: Some(last), under_way: false, next, unanswered, anew, is_slow, ..*peer };
     }
 
     /// Whether the node has what it can get, and has it fresh: what was loaded long before is asked for once more, since
@@ -258,6 +260,12 @@ mod tests {
         load
     }
 
+    /// The peer answers what it was asked last.
+    fn answer(load: &mut Load, peer: u32, outcome: Loaded, now: u64) {
+        let asked = load.peers[&address(peer)].asked;
+        load.answered(&address(peer), asked, outcome, Millis(now));
+    }
+
     /// Whether it is complete when it is driven.
     fn is_done(load: &mut Load, now: u64) -> bool {
         load.take(Millis(now));
@@ -267,11 +275,11 @@ mod tests {
     #[test]
     fn a_node_with_one_peer_s_data_waits_for_the_first_word_of_each_other() {
         let mut load = load(3);
-        load.answered(&address(1), Loaded::Merged, Millis(1_001));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
         assert!(!is_done(&mut load, 1_001));
-        load.answered(&address(2), Loaded::Refused, Millis(1_001));
+        answer(&mut load, 2, Loaded::Refused, 1_001);
         assert!(!is_done(&mut load, 1_400));
-        load.answered(&address(3), Loaded::Failed, Millis(1_450));
+        answer(&mut load, 3, Loaded::Failed, 1_450);
         assert!(is_done(&mut load, 1_450));
         assert_eq!(load.merged().count(), 1);
     }
@@ -279,14 +287,14 @@ mod tests {
     #[test]
     fn one_that_hangs_is_not_waited_for_and_the_others_are_asked_for_what_they_heard_meanwhile() {
         let mut load = load(3);
-        load.answered(&address(1), Loaded::Merged, Millis(1_001));
-        load.answered(&address(2), Loaded::Merged, Millis(1_001));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
+        answer(&mut load, 2, Loaded::Merged, 1_001);
         assert!(!is_done(&mut load, 3_999));
         assert_eq!(load.take(Millis(4_000)), [address(1), address(2), address(3)]);
-        load.answered(&address(1), Loaded::Merged, Millis(4_001));
+        answer(&mut load, 1, Loaded::Merged, 4_001);
         assert!(!is_done(&mut load, 4_001));
         assert_eq!(load.next(Millis(4_001)), Some(Millis(4_501)));
-        load.answered(&address(2), Loaded::Failed, Millis(4_002));
+        answer(&mut load, 2, Loaded::Failed, 4_002);
         assert!(is_done(&mut load, 4_002));
         assert_eq!(load.merged().count(), 2);
     }
@@ -295,37 +303,37 @@ mod tests {
     fn while_a_slow_one_is_waited_for_what_the_others_told_grows_old_and_is_asked_for_again() {
         let mut load = load(3);
         for peer in 1..=3 {
-            load.answered(&address(peer), Loaded::Merged, Millis(1_001));
+            answer(&mut load, peer, Loaded::Merged, 1_001);
         }
         assert!(is_done(&mut load, 1_001), "all of it is fresh");
         let mut load = super::Load::after_standstill((1..=3).map(address), Millis(1_000));
         load.take(Millis(1_000));
         for peer in 1..=3 {
-            load.answered(&address(peer), Loaded::Merged, Millis(1_001));
+            answer(&mut load, peer, Loaded::Merged, 1_001);
         }
         assert_eq!(load.take(Millis(2_000)).len(), 3);
-        load.answered(&address(1), Loaded::Merged, Millis(2_001));
-        load.answered(&address(2), Loaded::Merged, Millis(2_001));
+        answer(&mut load, 1, Loaded::Merged, 2_001);
+        answer(&mut load, 2, Loaded::Merged, 2_001);
         assert_eq!(load.next(Millis(2_001)), Some(Millis(2_501)));
         assert!(!is_done(&mut load, 2_501) && !is_done(&mut load, 4_999));
         assert_eq!(load.next(Millis(4_999)), Some(Millis(5_000)));
         assert_eq!(load.take(Millis(5_000)), [address(1), address(2)]);
         assert!(!load.is_complete(Millis(5_000)));
-        load.answered(&address(1), Loaded::Merged, Millis(5_001));
-        load.answered(&address(2), Loaded::Merged, Millis(5_001));
+        answer(&mut load, 1, Loaded::Merged, 5_001);
+        answer(&mut load, 2, Loaded::Merged, 5_001);
         assert!(is_done(&mut load, 5_001));
     }
 
     #[test]
     fn peers_that_were_asked_at_different_times_are_asked_again_together() {
         let mut load = load(2);
-        load.answered(&address(1), Loaded::Merged, Millis(1_300));
-        load.answered(&address(2), Loaded::Unknown, Millis(1_300));
+        answer(&mut load, 1, Loaded::Merged, 1_300);
+        answer(&mut load, 2, Loaded::Unknown, 1_300);
         assert_eq!(load.take(Millis(1_800)), [address(2)]);
-        load.answered(&address(2), Loaded::Merged, Millis(2_250));
+        answer(&mut load, 2, Loaded::Merged, 2_250);
         assert_eq!(load.take(Millis(2_250)), [address(1), address(2)], "though the second is fresh");
-        load.answered(&address(1), Loaded::Merged, Millis(2_700));
-        load.answered(&address(2), Loaded::Merged, Millis(2_701));
+        answer(&mut load, 1, Loaded::Merged, 2_700);
+        answer(&mut load, 2, Loaded::Merged, 2_701);
         assert!(is_done(&mut load, 2_701));
     }
 
@@ -334,25 +342,25 @@ mod tests {
         let begin = || {
             let mut load = super::Load::after_standstill((1..=2).map(address), Millis(1_000));
             load.take(Millis(1_000));
-            load.answered(&address(1), Loaded::Merged, Millis(1_001));
-            load.answered(&address(2), Loaded::Merged, Millis(1_001));
+            answer(&mut load, 1, Loaded::Merged, 1_001);
+            answer(&mut load, 2, Loaded::Merged, 1_001);
             assert_eq!(load.take(Millis(2_000)).len(), 2);
-            load.answered(&address(1), Loaded::Refused, Millis(2_001));
+            answer(&mut load, 1, Loaded::Refused, 2_001);
             assert!(!is_done(&mut load, 2_001));
             load
         };
         let mut load = begin();
-        load.answered(&address(2), Loaded::Refused, Millis(2_002));
+        answer(&mut load, 2, Loaded::Refused, 2_002);
         assert!(is_done(&mut load, 2_002));
         let mut load = begin();
         assert_eq!(load.take(Millis(2_501)), [address(1)]);
         assert!(!is_done(&mut load, 4_999));
         assert_eq!(load.take(Millis(5_000)), [address(2)]);
-        load.answered(&address(2), Loaded::Failed, Millis(5_001));
-        load.answered(&address(1), Loaded::Refused, Millis(5_001));
+        answer(&mut load, 2, Loaded::Failed, 5_001);
+        answer(&mut load, 1, Loaded::Refused, 5_001);
         assert_eq!(load.take(Millis(5_501)), [address(1), address(2)]);
-        load.answered(&address(2), Loaded::Merged, Millis(5_502));
-        load.answered(&address(1), Loaded::Refused, Millis(5_502));
+        answer(&mut load, 2, Loaded::Merged, 5_502);
+        answer(&mut load, 1, Loaded::Refused, 5_502);
         assert!(is_done(&mut load, 5_502));
         let mut load = begin();
         let asked = [2_501, 5_000, 5_501, 8_000].map(|now| load.take(Millis(now)).len());
@@ -368,73 +376,127 @@ mod tests {
         assert_eq!((load.next(Millis(3_999)), load.take(Millis(4_000)).len()), (Some(Millis(4_000)), 1));
         assert_eq!(load.take(Millis(9_999)), []);
         assert_eq!(load.take(Millis(10_000)).len(), 1);
-        load.answered(&address(1), Loaded::Merged, Millis(10_100));
+        answer(&mut load, 1, Loaded::Merged, 10_100);
         assert!(is_done(&mut load, 10_100));
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_request_brings_data_and_ends_no_waiting_for_the_later_one() {
+        let mut load = load(2);
+        answer(&mut load, 1, Loaded::Refused, 1_001);
+        assert_eq!(load.take(Millis(1_501)), [address(1)]);
+        answer(&mut load, 1, Loaded::Starting, 1_502);
+        assert_eq!(load.take(Millis(2_002)), [address(1)]);
+        assert_eq!(load.take(Millis(4_000)), [address(2)], "beside the first request");
+        let late = |load: &mut Load, asked, outcome, now| {
+            load.answered(&address(2), Millis(asked), outcome, Millis(now));
+        };
+        late(&mut load, 1_000, Loaded::Failed, 4_001);
+        assert!(load.peers[&address(2)].under_way && load.peers[&address(2)].last.is_none());
+        late(&mut load, 1_000, Loaded::Merged, 4_002);
+        assert_eq!(load.merged().count(), 1);
+        assert!(!is_done(&mut load, 4_002), "its data are old, and the later ones may be about to come");
+        assert_eq!(load.take(Millis(4_100)), []);
+        answer(&mut load, 2, Loaded::Merged, 4_200);
+        assert!(is_done(&mut load, 4_200));
+    }
+
+    #[test]
+    fn of_those_that_are_asked_once_more_a_late_answer_counts_if_it_was_asked_for_since_then() {
+        let begin = || {
+            let mut load = super::Load::after_standstill((1..=2).map(address), Millis(1_000));
+            load.take(Millis(1_000));
+            answer(&mut load, 1, Loaded::Merged, 1_001);
+            answer(&mut load, 2, Loaded::Merged, 1_001);
+            assert_eq!(load.take(Millis(2_000)).len(), 2);
+            assert_eq!(load.take(Millis(5_000)).len(), 2, "nobody answers");
+            load
+        };
+        let is_heard = |asked, outcome| {
+            let mut load = begin();
+            load.answered(&address(1), Millis(asked), outcome, Millis(5_001));
+            is_done(&mut load, 5_001)
+        };
+        assert!(!is_heard(1_000, Loaded::Merged) && !is_heard(2_000, Loaded::Failed));
+        assert!(is_heard(2_000, Loaded::Merged) && is_heard(5_000, Loaded::Merged));
+        let mut load = begin();
+        answer(&mut load, 1, Loaded::Merged, 5_001);
+        load.answered(&address(1), Millis(2_000), Loaded::Failed, Millis(5_002));
+        assert!(is_done(&mut load, 5_002), "a late failure takes nothing back");
+    }
+
+    #[test]
+    fn what_another_load_asked_for_says_nothing() {
+        let mut load = Load::after_standstill([address(1)].into_iter(), Millis(1_000));
+        load.answered(&address(1), Millis(900), Loaded::Merged, Millis(1_000));
+        assert_eq!((load.merged().count(), load.take(Millis(1_000)).len()), (0, 1));
+        load.answered(&address(1), Millis(900), Loaded::Merged, Millis(1_001));
+        assert_eq!((load.merged().count(), is_done(&mut load, 2_000)), (0, false));
     }
 
     #[test]
     fn a_node_that_stood_still_compares_for_a_second() {
         let mut load = Load::after_standstill((1..=2).map(address), Millis(1_000));
         assert_eq!(load.take(Millis(1_000)).len(), 2);
-        load.answered(&address(1), Loaded::Merged, Millis(1_001));
-        load.answered(&address(2), Loaded::Refused, Millis(1_001));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
+        answer(&mut load, 2, Loaded::Refused, 1_001);
         assert!(!is_done(&mut load, 1_999));
-        load.answered(&address(2), Loaded::Refused, Millis(1_999));
+        answer(&mut load, 2, Loaded::Refused, 1_999);
         assert_eq!(load.next(Millis(1_999)), Some(Millis(2_000)));
         assert_eq!(load.take(Millis(2_000)), [address(1)]);
-        load.answered(&address(1), Loaded::Merged, Millis(2_001));
+        answer(&mut load, 1, Loaded::Merged, 2_001);
         assert!(is_done(&mut load, 2_001));
     }
 
     #[test]
     fn nodes_that_all_start_go_on_when_each_has_said_so() {
         let mut load = load(2);
-        load.answered(&address(1), Loaded::Starting, Millis(1_001));
-        load.answered(&address(2), Loaded::Refused, Millis(1_001));
+        answer(&mut load, 1, Loaded::Starting, 1_001);
+        answer(&mut load, 2, Loaded::Refused, 1_001);
         assert!(!load.is_complete(Millis(10_999)));
         assert_eq!(load.take(Millis(1_500)), []);
         assert_eq!(load.take(Millis(1_501)), [address(1), address(2)]);
-        load.answered(&address(2), Loaded::Starting, Millis(1_502));
+        answer(&mut load, 2, Loaded::Starting, 1_502);
         assert!(is_done(&mut load, 1_502), "what was said before counts while it is asked again");
     }
 
     #[test]
     fn silence_ends_the_waiting_but_not_for_those_that_do_not_know_the_node() {
         let mut load = load(2);
-        load.answered(&address(1), Loaded::Refused, Millis(1_001));
+        answer(&mut load, 1, Loaded::Refused, 1_001);
         assert!(!is_done(&mut load, 10_999) && is_done(&mut load, 11_000));
-        load.answered(&address(1), Loaded::Unknown, Millis(12_000));
-        for (now, asked) in [(12_500, 1), (15_500, 1), (21_500, 1)] {
-            load.answered(&address(2), Loaded::Failed, Millis(now));
-            let again = load.take(Millis(now)).into_iter().filter(|peer| *peer == address(1)).count();
-            assert!(again == asked && !load.is_complete(Millis(now)), "it is asked again");
+        answer(&mut load, 1, Loaded::Unknown, 12_000);
+        for now in [12_500, 15_500, 21_500] {
+            answer(&mut load, 2, Loaded::Failed, now);
+            assert!(load.take(Millis(now)).contains(&address(1)) && !load.is_complete(Millis(now)));
         }
         assert_eq!(load.next(Millis(21_999)), Some(Millis(22_000)));
-        assert!(!is_done(&mut load, 21_999) && load.is_complete(Millis(22_000)), "and it says nothing more");
-        load.answered(&address(1), Loaded::Unknown, Millis(22_000));
+        assert!(!is_done(&mut load, 21_999) && load.is_complete(Millis(22_000)), "it says nothing more");
+        answer(&mut load, 1, Loaded::Unknown, 22_000);
         assert!(!is_done(&mut load, 31_999));
-        load.answered(&address(1), Loaded::Merged, Millis(99_000));
-        load.answered(&address(2), Loaded::Unknown, Millis(99_000));
+        load.take(Millis(99_000));
+        answer(&mut load, 1, Loaded::Merged, 99_000);
+        answer(&mut load, 2, Loaded::Unknown, 99_000);
         assert!(!is_done(&mut load, 101_999), "it may be about to know it");
         load.take(Millis(102_000));
-        load.answered(&address(1), Loaded::Merged, Millis(102_001));
+        answer(&mut load, 1, Loaded::Merged, 102_001);
         assert!(is_done(&mut load, 102_001));
     }
 
     #[test]
     fn one_that_does_not_know_the_node_yet_is_waited_for_as_long_as_a_list_takes() {
         let mut load = load(2);
-        load.answered(&address(1), Loaded::Merged, Millis(1_001));
-        load.answered(&address(2), Loaded::Unknown, Millis(1_001));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
+        answer(&mut load, 2, Loaded::Unknown, 1_001);
         assert!(!is_done(&mut load, 1_400));
-        load.answered(&address(2), Loaded::Merged, Millis(1_450));
+        answer(&mut load, 2, Loaded::Merged, 1_450);
         assert!(is_done(&mut load, 1_450));
     }
 
     #[test]
     fn who_leaves_the_list_is_not_waited_for_and_who_joins_is_asked() {
         let mut load = load(2);
-        load.answered(&address(1), Loaded::Merged, Millis(1_001));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
         load.relist([address(1)].into_iter(), Millis(1_002));
         load.relist([address(1), address(3)].into_iter(), Millis(1_003));
         assert_eq!(load.take(Millis(1_003)), [address(3)]);
