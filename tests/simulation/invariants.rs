@@ -714,7 +714,9 @@ impl Judge {
             }
             for other in (0..self.watched.len()).filter(|&other| other != node) {
                 let is_owner = watched.ring.contains(&other);
-                if is_owner && since(scene.reach.dark(node, other), 12) {
+                // One that stood still answers, as it comes to, what it was asked before its links were cut.
+                let came_to = Some(scene.reach.awake(other)).filter(|awake| *awake != NEVER).unwrap_or(0);
+                if is_owner && since(scene.reach.dark(node, other).max(came_to), 12) {
                     let text = format!("{node} holds {other} for an owner, which it can't reach");
                     return self.accuse(now, "ring", None, text);
                 }
