@@ -266,7 +266,8 @@ impl Merging<'_> {
             self.put(told);
         } else if self.judge == Judge::Here {
             let (stamp, cause) = (self.draft.local_stamp(), Cause::Silent { last_beat: told.last_beat() });
-            self.draft.bury(Gone::of(&key, stamp, self.now, cause));
+            let gone = Gone::of(&key, stamp, self.now, cause).of_writing(told.written());
+            self.draft.bury(gone);
         }
     }
 
