@@ -94,10 +94,11 @@ pub trait Writes<F>: Ownership<F> + Parameters<F> {
     /// The peer may know what this node doesn't yet: a beat for an instance that is unknown here waits for its datum.
     fn prepare(&self, call: &Call<F>) -> Option<BoxFuture<'static, ()>>;
 
-    /// Called before a write is sent to its owner, whatever becomes of it there.
+    /// Called with the answer to a write that came at `came_ms` of [`Members::now_ms`] and isn't done here.
     ///
-    /// That it came says something by itself: who sends a beat lives, whether or not the owner gets to hear of it.
-    fn passes_on(&self, call: &Call<F>);
+    /// That it came says something, unless the owner says otherwise: who sends a beat lives, whether or not the owner gets to
+    /// hear of it.
+    fn passed_on(&self, call: &Call<F>, came_ms: u64, answer: &V1Response);
 
     /// Called before this node does a write that is another's; what it gives is run when it has been done well.
     fn stand_in(&self, call: &Call<F>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>>;
@@ -313,14 +314,17 @@ where
         M: Writes<F>,
         S: Service<Call<F>, Response = V1Response, Error = Infallible>,
     {
-        let mut target = target;
-        self.members().passes_on(&call);
+        let (mut target, came_ms) = (target, self.members().now_ms());
+        let given_back = |response, outcome| {
+            self.members().passed_on(&call, came_ms, &response);
+            self.noted(response, outcome)
+        };
         for _ in 0..MOST_SENDS {
             match self.send(&call, &target, origin).await {
-                Attempt::Answer(response, outcome) => return self.noted(response, outcome),
+                Attempt::Answer(response, outcome) => return given_back(response, outcome),
                 Attempt::StandIn(why, outcome) => {
                     return match origin.too_late() {
-                        Some(refusal) => self.noted(refusal, Outcome::TimedOut),
+                        Some(refusal) => given_back(refusal, Outcome::TimedOut),
                         None => self.stand_in(inner, call, why, outcome).await,
                     };
                 }
@@ -329,17 +333,17 @@ where
                 Attempt::ServesNobody => self.members().serves_nobody(&target.address),
             }
             if let Some(refusal) = origin.too_late() {
-                return self.noted(refusal, Outcome::TimedOut);
+                return given_back(refusal, Outcome::TimedOut);
             }
             match self.members().owner(&call) {
                 Owner::Peer(next) => target = next,
-                Owner::Nobody(standstill) => return self.noted(standstill.answer(), Outcome::Unreachable),
+                Owner::Nobody(standstill) => return given_back(standstill.answer(), Outcome::Unreachable),
                 Owner::Here | Owner::Alone => return self.noted(done(inner, call).await, Outcome::Moved),
             }
         }
         let text =
             "neither the owner of this service nor the next one can be reached, please try again later";
-        self.noted(unavailable(text), Outcome::Unreachable)
+        given_back(unavailable(text), Outcome::Unreachable)
     }
 
     fn noted(&self, response: V1Response, outcome: Outcome) -> V1Response {

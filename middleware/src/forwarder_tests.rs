@@ -49,7 +49,7 @@ struct Told {
     owners: parking_lot::Mutex<VecDeque<Owner>>,
     happened: parking_lot::Mutex<Vec<String>>,
     listed: parking_lot::Mutex<Vec<&'static str>>,
-    passed_on: parking_lot::Mutex<Vec<String>>,
+    passed_on: parking_lot::Mutex<Vec<(u64, u16)>>,
     /// A call of ours that was passed on waits for this.
     prepares: bool,
     leaves: AtomicBool,
@@ -143,8 +143,8 @@ impl Writes<Write> for Cluster {
         let cluster = self.clone();
         self.0.prepares.then(|| async move { cluster.happens("prepared") }.boxed())
     }
-    fn passes_on(&self, call: &Call<Write>) {
-        self.0.passed_on.lock().push(call.head.uri.to_string());
+    fn passed_on(&self, _: &Call<Write>, came_ms: u64, answer: &V1Response) {
+        self.0.passed_on.lock().push((came_ms, answer.status().as_u16()));
     }
     fn stand_in(&self, _: &Call<Write>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>> {
         self.happens(format!("stands in: {why:?}"));
@@ -622,12 +622,19 @@ async fn a_nacre_peers_request_goes_on_with_one_hop_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_a_write_is_passed_on_is_told_once_whatever_becomes_of_it() {
-    let owners = [vec![nacre(OTHER), nacre(THIRD)], vec![nacre(OTHER), Owner::Here], vec![Owner::Here]];
-    for (owners, told) in owners.into_iter().zip([1, 1, 0]) {
-        let node = Node::new(Cluster::new(owners), |_| Does::Fail(Fault::Refused));
+async fn the_answer_to_a_write_that_is_not_done_here_is_told_with_when_it_came() {
+    let refused = Does::Fail(Fault::Refused);
+    for (owners, does, told) in [
+        (vec![nacre(OTHER)], OK, vec![(7, 200)]),
+        (vec![nacre(OTHER), nacre(THIRD)], refused.clone(), vec![(7, 503)]),
+        (vec![nacre(OTHER), Owner::Here], refused.clone(), vec![]),
+        (vec![Owner::Here], refused, vec![]),
+        (vec![legacy(OTHER)], Does::Fail(Fault::TimedOut), vec![(7, 503)]),
+    ] {
+        let node = Node::new(Cluster::new(owners), move |_| does.clone());
         node.send().await;
-        assert_eq!(node.cluster.0.passed_on.lock().len(), told);
+        let passed_on = std::mem::take(&mut *node.cluster.0.passed_on.lock());
+        assert_eq!(passed_on, told);
     }
 }
 

@@ -3,6 +3,8 @@
 //! The hottest write: for a known instance it stores a time and answers. Source: Nacos 1.4.8 naming module, beat of the
 //! instance controller; compat files `beat`, `beat-timing`.
 
+use nacre_middleware::V1Response;
+
 use super::{
     Api, Named, V1Call, instance, legacy,
     params::{self, Params},
@@ -10,7 +12,10 @@ use super::{
     routes::Outcome,
 };
 use crate::{
-    base::clock::Millis,
+    base::{
+        clock::Millis,
+        mutant::{self, Mutant},
+    },
     health::beat::Beat,
     model::{
         InstanceKey, Registry, ServiceKey, instance::own_beat_interval_ms, name::DEFAULT_CLUSTER,
@@ -22,6 +27,8 @@ use crate::{
 /// The entries that take beats, as the route table has them.
 const BEAT: &str = "/v1/ns/instance/beat";
 const CLIENT_BEAT: &str = "/v1/ns/api/clientBeat";
+/// What an answer says where the instance of a beat isn't known.
+const UNKNOWN: &[u8] = br#""code":20404"#;
 
 /// PUT beat: renews an instance, or makes it from the beat's own description.
 pub fn beat(api: &Api, call: &V1Call) -> Outcome {
@@ -71,18 +78,29 @@ pub(super) fn unknown_here(registry: &Registry, call: &V1Call) -> Option<Service
     with_instance(call, is_unknown).flatten()
 }
 
-/// Notes that the instance of a beat that goes on to its owner lives; nothing where the call is no beat, or a wrong one.
+/// Notes that the instance of a beat lives that came then and went on to its owner; nothing where the call is no beat, or a
+/// wrong one, or the owner answered that it doesn't know the instance: it may have left.
 ///
-/// The owner may never get it, or be gone before it has told of it. Members that are asked about silence then know.
-pub(super) fn overhear(registry: &Registry, call: &V1Call, now: Millis) {
-    with_instance(call, |named, key| {
-        registry.get(named.place()).is_some_and(|service| service.hear_beat(key, now))
-    });
+/// The owner may not have got it, or be gone before it has told of it. Members that are asked about silence know then.
+pub(super) fn overhear(registry: &Registry, call: &V1Call, answer: &V1Response, came: Millis) {
+    if !is_beat(call) || mutant::is(Mutant::BeatsUnheard) {
+        return;
+    }
+    let says_unknown = answer.body().bytes().windows(UNKNOWN.len()).any(|part| part == UNKNOWN);
+    if !says_unknown {
+        with_instance(call, |named, key| {
+            registry.get(named.place()).is_some_and(|service| service.hear_beat(key, came))
+        });
+    }
+}
+
+fn is_beat(call: &V1Call) -> bool {
+    matches!(call.facts.path, BEAT | CLIENT_BEAT)
 }
 
 /// What `take` makes of the instance that a beat is of; nothing where the call is no beat, or a wrong one.
 fn with_instance<T>(call: &V1Call, take: impl FnOnce(&Named<'_>, &InstanceKey<'_>) -> T) -> Option<T> {
-    if !matches!(call.facts.path, BEAT | CLIENT_BEAT) {
+    if !is_beat(call) {
         return None;
     }
     let params = Params::of(call);

@@ -19,7 +19,7 @@ use nacre_middleware::{
 
 use super::{Api, V1Call, beat, owner_key::with_owner_key, params::Params, routes::Row, unrouted};
 use crate::{
-    base::clock::Clock,
+    base::clock::{Clock, Millis},
     cluster::{Address, Standing, View},
     config::Network,
     distro::mapper::{self, Owner},
@@ -208,8 +208,8 @@ impl Writes<Row> for Ownership {
         ring.view().lists(from).then(|| ring.fetch(&Address::new(from), service))
     }
 
-    fn passes_on(&self, call: &V1Call) {
-        beat::overhear(&self.0.with.registry, call, self.0.with.clock.now());
+    fn passed_on(&self, call: &V1Call, came_ms: u64, answer: &V1Response) {
+        beat::overhear(&self.0.with.registry, call, answer, Millis(came_ms));
     }
 
     fn stand_in(&self, call: &V1Call, why: StandIn) -> Option<Box<dyn FnOnce() + Send>> {

@@ -156,7 +156,8 @@ impl Roster {
         (self.standing, self.disowned) = (starts, false);
         for member in self.members.values_mut() {
             // What they said of this node was said of the member that it isn't any more.
-            (member.answers, member.knows_us) = (false, None);
+            member.answers = false;
+            member.knows_us = member.knows_us.filter(|_| mutant::is(Mutant::OldWordsCount));
         }
     }
 

@@ -469,8 +469,10 @@ impl<D: Data> Core<D> {
     pub fn next(&self, now: Millis) -> Option<Millis> {
         let heartbeat = now.plus(HEARTBEAT_MS);
         let next = match self.view.standing {
-            Standing::Alone | Standing::Removed => {
-                self.next_send().into_iter().chain([self.parts_until?]).min()
+            Standing::Alone => return None,
+            // Driven all the same, so that it knows whether it stood still when it is a member again.
+            Standing::Removed => {
+                self.parts_until.map(|until| self.next_send().map_or(until, |next| next.min(until)))
             }
             Standing::Starting | Standing::Comparing => self.load.as_ref().and_then(|load| load.next(now)),
             Standing::Serving | Standing::Leaving => {

@@ -380,7 +380,8 @@ fn a_node_that_is_taken_off_the_list_brings_what_it_wrote_before() {
     assert!(core.next(Millis(102)).is_some_and(|next| next <= Millis(602)));
     assert_eq!(said(&poll(&mut core, &data, Millis(602))), ["10.0.0.2:8848 push 7>None"]);
     core.changed(&8, Millis(5_099));
-    assert!(poll(&mut core, &data, Millis(5_100)).is_empty() && core.next(Millis(5_100)).is_none());
+    assert!(poll(&mut core, &data, Millis(5_100)).is_empty());
+    assert_eq!(core.next(Millis(5_100)), Some(Millis(5_600)));
     core.changed(&9, Millis(5_101));
     assert!(poll(&mut core, &data, Millis(5_101)).is_empty() && core.waiting().next().is_none());
     // A member again, it has no confirmations left.
@@ -416,6 +417,19 @@ fn a_node_that_stands_still_while_it_loads_loads_anew() {
         }
         assert_eq!(said(&poll(&mut core, &data, Millis(3_003))), ["ready 2"]);
     }
+}
+
+#[test]
+fn a_node_that_ran_while_it_was_no_member_serves_when_it_has_loaded() {
+    let data = Numbers::default();
+    let peers = vec![nacre(2, MemberState::Up)];
+    let (mut core, mut now) =
+        (Core::new(RHYTHM, view(Standing::Removed, peers.clone()), Millis(0)), Millis(0));
+    assert_eq!(said(&driven(&mut core, &data, &mut now, 9_000)), [""; 0]);
+    core.see(view(Standing::Starting, peers), now);
+    let actions = poll(&mut core, &data, now);
+    answered(&mut core, id(&actions, 0), Answer::Load(Loaded::Merged), &data, now.plus(1));
+    assert_eq!(said(&poll(&mut core, &data, now.plus(1))), ["ready 1"]);
 }
 
 #[test]

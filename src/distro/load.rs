@@ -49,6 +49,8 @@ struct Asked {
     unanswered: u32,
     /// When it was last asked.
     asked: Millis,
+    /// When the newest of its data that are here was asked for.
+    merged: Millis,
     /// When it last answered, or failed to.
     heard: Millis,
     /// How it answered when it was asked once more, last.
@@ -101,6 +103,7 @@ impl Load {
             next: now,
             unanswered: 0,
             asked: now,
+            merged: now,
             heard: now,
             anew: None,
             is_slow: false,
@@ -116,9 +119,13 @@ impl Load {
         for asked in self.peers.values_mut().filter(|asked| self.again.is_some() && asked.is_merged()) {
             asked.is_slow |= asked.under_way && now.since(asked.asked) > FRESH_MS;
         }
+        // Who failed to answer once more has been asked; whose answer came late has answered the question of then.
+        let since = |asked: &Asked| {
+            if self.again.is_some_and(|again| asked.asked >= again) { asked.asked } else { asked.merged }
+        };
         let may_ask_again =
-            |asked: &Asked| asked.is_merged() && !asked.under_way && !asked.is_slow && asked.asked < now;
-        let is_old = |asked: &Asked| may_ask_again(asked) && now.since(asked.asked) > FRESH_MS;
+            |asked: &Asked| asked.is_merged() && !asked.under_way && !asked.is_slow && since(asked) < now;
+        let is_old = |asked: &Asked| may_ask_again(asked) && now.since(since(asked)) > FRESH_MS;
         // All at once: those asked later would only be fresh when the others are old.
         let again = self.again.is_some() && !self.awaits_any(now) && self.peers.values().any(is_old);
         let retries = self.hears_nobody(now);
@@ -147,6 +154,7 @@ impl Load {
         let is_merged = outcome == Loaded::Merged;
         if is_merged {
             self.merged_at.get_or_insert(now);
+            peer.merged = if peer.is_merged() { peer.merged.max(asked) } else { asked };
         }
         peer.heard = now;
         if asked < peer.asked {
@@ -322,6 +330,23 @@ mod tests {
         answer(&mut load, 1, Loaded::Merged, 5_001);
         answer(&mut load, 2, Loaded::Merged, 5_001);
         assert!(is_done(&mut load, 5_001));
+    }
+
+    #[test]
+    fn a_late_answer_is_as_old_as_its_question_whatever_became_of_the_next() {
+        let mut load = load(3);
+        answer(&mut load, 3, Loaded::Unknown, 3_500);
+        answer(&mut load, 1, Loaded::Merged, 3_999);
+        assert_eq!(load.take(Millis(4_000)), [address(2), address(3)]);
+        answer(&mut load, 2, Loaded::Refused, 4_001);
+        load.answered(&address(2), Millis(1_000), Loaded::Merged, Millis(4_100));
+        answer(&mut load, 3, Loaded::Merged, 4_200);
+        assert_eq!(load.take(Millis(4_200)), [1, 2, 3].map(address));
+        for peer in 1..=3 {
+            assert!(!load.is_complete(Millis(4_201)));
+            answer(&mut load, peer, Loaded::Merged, 4_201);
+        }
+        assert!(is_done(&mut load, 4_201));
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub mod registry;
 mod registry_tests;
 pub mod selector;
 pub mod service;
+mod stamp_clock;
 pub mod status;
 pub mod switches;
 

@@ -6,7 +6,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -20,19 +20,12 @@ use super::{
     instance::{Description, InstanceId, wants_counted_id},
     name::{self, NameError},
     service::{Draft, Moment, Removed, Touched},
+    stamp_clock::StampClock,
 };
 use crate::base::{
     burst::Burst,
     clock::{Millis, Reading},
 };
-
-/// Stamps follow another clock that is ahead by this at most, in milliseconds: half of what members take, so that all take
-/// what is stamped here.
-const MOST_FOLLOWED_MS: i64 = 12 * 60 * 60 * 1_000;
-
-fn signed(ms: u64) -> i64 {
-    i64::try_from(ms).unwrap_or(i64::MAX)
-}
 
 /// The services of this node.
 #[derive(Debug)]
@@ -40,10 +33,7 @@ pub struct Registry {
     services: papaya::HashMap<ServiceKey, Arc<Service>>,
     changes: Arc<Changes>,
     pub(super) limits: Limits,
-    /// What makes wall time of monotonic time, in milliseconds, for the stamps; follows members whose clocks are ahead.
-    wall_offset_ms: AtomicI64,
-    /// As far as it follows them.
-    highest_offset_ms: i64,
+    stamps: StampClock,
     /// Peers have the same data: tombstones are kept, what is written here is reported.
     pub(super) shared: bool,
     /// Whether silence removes instances here.
@@ -64,8 +54,7 @@ impl Registry {
             services: papaya::HashMap::new(),
             changes,
             limits,
-            wall_offset_ms: AtomicI64::new(0),
-            highest_offset_ms: i64::MAX,
+            stamps: StampClock::new(Reading { now: Millis(0), wall_ms: 0 }),
             shared: false,
             expires: AtomicBool::new(true),
             highest_stamp_removed: AtomicU64::new(0),
@@ -78,27 +67,18 @@ impl Registry {
     /// tombstones, and reports to [`Changes::try_next_local`] what is written here.
     #[must_use]
     pub fn shared(self, at: Reading) -> Self {
-        let offset_ms = signed(at.wall_ms) - signed(at.now.0);
-        let highest_offset_ms = offset_ms.saturating_add(MOST_FOLLOWED_MS);
-        Self { wall_offset_ms: AtomicI64::new(offset_ms), highest_offset_ms, shared: true, ..self }
+        Self { stamps: StampClock::new(at), shared: true, ..self }
     }
 
-    /// Lets stamps go on from one that a member has given, as if its clock were this node's.
-    ///
-    /// Of two writes for one instance by members that don't hear each other the later one is to win, and where a clock is
-    /// ahead their services' stamps alone don't tell which it is: they only count up.
+    /// Lets stamps go on from one that a member has given.
     pub(super) fn follow_stamp(&self, stamp: u64, now: Millis) {
-        let offset_ms = (signed(stamp) - signed(now.0)).min(self.highest_offset_ms);
-        if self.shared && offset_ms > self.wall_offset_ms.load(Ordering::Relaxed) {
-            self.wall_offset_ms.fetch_max(offset_ms, Ordering::Relaxed);
-        }
+        self.stamps.follow(stamp, now);
     }
 
-    /// By how many milliseconds stamps run ahead of this node's clock, since a member's clock is ahead.
+    /// By how many milliseconds stamps run ahead of this node's clock: a member's is ahead, or so many writes came at once.
     #[must_use]
-    pub fn stamps_ahead_ms(&self) -> i64 {
-        let own_ms = self.highest_offset_ms.saturating_sub(MOST_FOLLOWED_MS);
-        if self.shared { self.wall_offset_ms.load(Ordering::Relaxed).saturating_sub(own_ms) } else { 0 }
+    pub fn stamps_ahead_ms(&self, now: Millis) -> i64 {
+        self.stamps.ahead_ms(now)
     }
 
     /// Whether peers share the ephemeral data.
@@ -115,8 +95,7 @@ impl Registry {
 
     /// How a write at `now` is marked.
     pub(super) fn moment(&self, now: Millis) -> Moment {
-        let wall_ms = signed(now.0).saturating_add(self.wall_offset_ms.load(Ordering::Relaxed));
-        Moment { now, least_stamp: u64::try_from(wall_ms).unwrap_or(0).max(1), keeps_gone: self.shared }
+        Moment { now, least_stamp: self.stamps.least_stamp(now), keeps_gone: self.shared }
     }
 
     /// Bounds of what is taken.

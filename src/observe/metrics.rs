@@ -26,7 +26,7 @@
 //! | `nacre_distro_comparisons_total` | counter | `result` | comparisons of what this node owns with the copies of a Nacre member: `same`, `differing` (what differs is sent), `unanswered` |
 //! | `nacre_distro_taken_over_total` | counter | | services that this node became the owner of |
 //! | `nacre_distro_refuted_total` | counter | | news that instances are silent, of which this node knew a younger beat |
-//! | `nacre_distro_stamps_ahead_milliseconds` | gauge | | by how much the stamps of writes run ahead of this node's clock, since a member's clock is ahead; at most 12 hours |
+//! | `nacre_distro_stamps_ahead_milliseconds` | gauge | | by how much the stamps of writes run ahead of this node's clock, since a member's clock is ahead or very many writes came at once; at most an hour |
 //! | `nacre_expired_instances_total` | counter | `step` | for want of beats turned `unhealthy`, were `removed` |
 //! | `nacre_push_subscribers` | gauge | | clients that get pushes |
 //! | `nacre_push_waiting` | gauge | | packets that wait for their acknowledgement |

@@ -21,6 +21,7 @@
 //! - `stranger`: no call to who isn't listed.
 //! - `unbounded`: what is kept besides instances has a bound.
 //! - `ring`: who can't be reached is no owner after 12 s; who can is one after 10 s.
+//! - `clock`: nothing is stamped further ahead than the fastest clock was.
 //! - `idle`: a node that runs serves after 20 s.
 //! - `refused`: with no fault for 15 s no client is refused.
 
@@ -80,6 +81,9 @@ struct Watched {
     members_since: At,
     /// What was due before it read them is done in the same moment.
     members_before: Vec<NodeId>,
+    compares: bool,
+    /// What it showed again while it compared: it takes from each what it has, one after the other.
+    rose: Vec<usize>,
 }
 
 /// What the judge is told with every question.
@@ -109,6 +113,8 @@ pub struct Judge {
     troubles: Vec<(At, At)>,
     /// By how many milliseconds the stamps of each node are off: its clock was at its start, or it follows another's since.
     clocks: Vec<i64>,
+    /// How far the fastest clock of a process was ahead.
+    fastest_clock: i64,
     /// When all faults have ended for good.
     healed: At,
     unequal_since: Vec<At>,
@@ -154,6 +160,8 @@ impl Judge {
             members: Vec::new(),
             members_since: 0,
             members_before: Vec::new(),
+            compares: false,
+            rose: Vec::new(),
         };
         Self {
             watched: (0..nodes).map(|_| watched()).collect(),
@@ -162,6 +170,7 @@ impl Judge {
             gone: vec![NEVER; fleet.specs.len()],
             troubles,
             clocks: vec![0; nodes],
+            fastest_clock: 0,
             healed: plan.healed,
             unequal_since: vec![NEVER; fleet.services.len()],
             members: Vec::new(),
@@ -197,14 +206,27 @@ impl Judge {
         watched.owners.fill(None);
         watched.ring.clear();
         watched.owns = NEVER;
+        watched.rose.clear();
         for instance in 0..self.gone.len() {
             self.note_gone(scene, instance);
         }
     }
 
-    /// What a process writes is stamped so many milliseconds off.
-    pub fn has_clock(&mut self, node: NodeId, off_ms: i64) {
+    /// A process begins whose clock is so many milliseconds off.
+    pub fn begins_with_clock(&mut self, node: NodeId, off_ms: i64) {
         self.clocks[node] = off_ms;
+        self.fastest_clock = self.fastest_clock.max(off_ms);
+    }
+
+    /// What a process writes is stamped so many milliseconds off. By more than any clock was it never is, but for what many writes
+    /// in one moment count up.
+    pub fn has_clock(&mut self, now: At, node: NodeId, off_ms: i64) {
+        self.clocks[node] = off_ms;
+        if off_ms > self.fastest_clock + 1_000 {
+            let text =
+                format!("{node} stamps {off_ms} ms ahead, the fastest clock is {} ms", self.fastest_clock);
+            self.accuse(now, "clock", None, text);
+        }
     }
 
     /// By how many milliseconds what a node writes is stamped off.
@@ -217,11 +239,12 @@ impl Judge {
     /// the other order: nobody can tell then.
     ///
     /// A full beat is such a write: it registers the instance where it isn't known. So is one that the client had no answer to,
-    /// which may have been done all the same. Where the last one was asked of several nodes, one after the other, it holds of each.
+    /// which may have been done all the same. Where several nodes have done the last one, it holds of each.
     fn is_undecidable(&self, scene: Scene<'_>, instance: usize) -> bool {
         let fact = &scene.truth.facts[instance];
         let Some(last) = fact.written else { return false };
-        let is_same = |write: &&Write| (write.wish, write.version) == (last.wish, last.version);
+        let is_same =
+            |write: &&Write| write.is_acked && (write.wish, write.version) == (last.wish, last.version);
         let mut same = fact.asked.iter().filter(is_same).copied().chain([last]);
         same.any(|after| self.is_misordered(scene, fact, after)) || self.is_belated(fact, last)
     }
@@ -378,6 +401,23 @@ impl Judge {
         }
     }
 
+    /// A node compares its data since it stood still, or not any more: then nothing is left of what rose meanwhile.
+    pub fn compares(&mut self, scene: Scene<'_>, node: NodeId, compares: bool) {
+        let watched = &mut self.watched[node];
+        let has_ended = std::mem::replace(&mut watched.compares, compares) && !compares;
+        if !has_ended {
+            return;
+        }
+        for instance in std::mem::take(&mut watched.rose) {
+            let fact = &scene.truth.facts[instance];
+            let is_shown = self.watched[node].showings[instance].since != NEVER;
+            if is_shown && matches!(fact.will, Will::Left(..)) && !self.is_undecidable(scene, instance) {
+                let text = format!("{node} has compared and shows {instance} again, {:?}", fact.will);
+                self.accuse(scene.now, "risen", Some(scene.fleet.specs[instance].service), text);
+            }
+        }
+    }
+
     fn comes(&mut self, scene: Scene<'_>, node: NodeId, service: usize, is: Seen) {
         let (fact, showing) =
             (&scene.truth.facts[is.instance], &mut self.watched[node].showings[is.instance]);
@@ -394,10 +434,10 @@ impl Judge {
             }
             _ => fact.is_unwanted() && scene.now > due,
         };
-        // One that compares after it stood still takes from each what it has, one after the other. What stays of that, `still
-        // there` says.
-        let compares = self.watched[node].owns == NEVER;
-        if is_over && !compares && !self.is_undecidable(scene, is.instance) {
+        let is_over = is_over && !self.is_undecidable(scene, is.instance);
+        if is_over && self.watched[node].compares {
+            self.watched[node].rose.push(is.instance);
+        } else if is_over {
             let (instance, will) = (is.instance, fact.will);
             // Of one that is dead without a word the others may tell a while longer than this node; how long, `overdue` says.
             if went > fact.last_birth && matches!(fact.will, Will::Left(..)) {

@@ -794,8 +794,12 @@ impl SimNode for NacreNode {
         list.sort_unstable();
     }
 
-    fn stamps_ahead_ms(&self) -> i64 {
-        self.registry.stamps_ahead_ms()
+    fn stamps_ahead_ms(&self, at: Reading) -> i64 {
+        self.registry.stamps_ahead_ms(at.now)
+    }
+
+    fn compares(&self) -> bool {
+        self.view.standing == Standing::Comparing
     }
 
     fn sizes(&self, at: Reading) -> Sizes {
@@ -884,6 +888,6 @@ impl NacreNode {
             Owner::Nobody => return Some(ClientAnswer::Refused),
             Owner::Peer(owner) => node_at(owner),
         };
-        self.pass_on(at, forwarding::Passed::new(ticket, request, hops, owner, until), out)
+        self.pass_on(at, forwarding::Passed::new(ticket, request, hops, owner, (at.now, until)), out)
     }
 }

@@ -74,12 +74,12 @@ pub struct Write {
     pub done: At,
     /// By how many milliseconds the node's stamps were off then, at least.
     pub clock_ms: i64,
+    /// The client was told that it was done.
+    pub is_acked: bool,
 }
 
 /// Writes that are remembered of an instance.
 const MOST_ASKED: usize = 48;
-/// Of a write that isn't remembered nobody can tell how it was stamped.
-const UNKNOWN_CLOCK_MS: i64 = i64::MIN / 2;
 /// So long a node waits for another that it asked to do a write, before it does that itself or refuses it.
 const STANDS_IN: At = 2 * SECOND;
 
@@ -120,7 +120,15 @@ impl Fact {
         if self.asked.len() == MOST_ASKED {
             self.asked.remove(0);
         }
-        self.asked.push(Write { by, wish, version, asked: now, done: now + STANDS_IN, clock_ms });
+        self.asked.push(Write {
+            by,
+            wish,
+            version,
+            asked: now,
+            done: now + STANDS_IN,
+            clock_ms,
+            is_acked: false,
+        });
     }
 
     /// Notes that the client has been told by `via` that a write was done by `by`.
@@ -132,9 +140,10 @@ impl Fact {
         let written = match known {
             Some(write) => {
                 write.done = write.done.min(now);
+                write.is_acked = true;
                 *write
             }
-            None => Write { by, wish, version, asked: now, done: now, clock_ms: UNKNOWN_CLOCK_MS },
+            None => Write { by, wish, version, asked: now, done: now, clock_ms: 0, is_acked: true },
         };
         if wish != Wish::Beat {
             self.written = Some(written);

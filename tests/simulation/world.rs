@@ -321,7 +321,7 @@ impl<N: SimNode> World<N> {
         self.judged(|judge, scene| judge.process(scene, node));
         self.judge.has_read(self.now, node, &members);
         self.hosts[node].clock_ms = self.hosts[node].skew_ms;
-        self.judge.has_clock(node, self.hosts[node].clock_ms);
+        self.judge.begins_with_clock(node, self.hosts[node].clock_ms);
         self.hosts[node].members = members;
         self.hosts[node].node = Some(N::start(setup, reading));
         self.settle(node);
@@ -527,8 +527,11 @@ impl<N: SimNode> World<N> {
         let mut changed = std::mem::take(&mut self.changed);
         changed.clear();
         running.take_changed(&mut changed);
-        let (number, serves, ahead_ms) = (running.view_number(), running.serves(), running.stamps_ahead_ms());
-        self.judge.has_clock(node, self.hosts[node].clock_ms + ahead_ms);
+        let (number, serves, compares) = (running.view_number(), running.serves(), running.compares());
+        let host = &self.hosts[node];
+        let ahead_ms =
+            host.node.as_ref().map_or(0, |running| running.stamps_ahead_ms(host.reading(self.now)));
+        self.judge.has_clock(self.now, node, host.clock_ms + ahead_ms);
         let is_another_view = number != self.hosts[node].view;
         self.hosts[node].view = number;
         let Some(running) = &self.hosts[node].node else { return };
@@ -551,6 +554,7 @@ impl<N: SimNode> World<N> {
             });
             self.judge.shows(scene, node, service, &list);
         }
+        self.judge.compares(scene, node, compares);
         let before = self.hosts[node].serves;
         if before != serves {
             let line = if serves { "serves" } else { "doesn't serve" };
