@@ -89,7 +89,9 @@ pub(super) fn overhear(registry: &Registry, call: &V1Call, answer: &V1Response, 
     let says_unknown = answer.body().bytes().windows(UNKNOWN.len()).any(|part| part == UNKNOWN);
     if !says_unknown {
         with_instance(call, |named, key| {
-            registry.get(named.place()).is_some_and(|service| service.hear_beat(key, came))
+            if let Some(service) = registry.get(named.place()) {
+                service.overhear(key, came);
+            }
         });
     }
 }

@@ -203,7 +203,12 @@ fn a_beat_that_was_passed_on_is_known_here_too_unless_the_owner_does_not_know_th
     let place = Place { namespace: "public", name: "DEFAULT_GROUP@@a" };
     let described = crate::model::instance::Description::new("10.1.1.1", 80, "DEFAULT");
     registry.register(place, &described, clock.now()).unwrap();
-    let last_beat = || registry.get(place).unwrap().state().ephemeral.iter().next().unwrap().last_beat();
+    let known_here = || {
+        let state = registry.get(place).unwrap().state();
+        let instance = state.ephemeral.iter().next().unwrap();
+        (instance.last_heard(), instance.last_beat())
+    };
+    let registered = clock.now();
     let answer = |status: u16, text: &'static str| {
         let body = nacre_middleware::V1Body::sized(Bytes::from_static(text.as_bytes()));
         http::Response::builder().status(status).body(body).unwrap()
@@ -221,9 +226,10 @@ fn a_beat_that_was_passed_on_is_known_here_too_unless_the_owner_does_not_know_th
         let came = clock.now();
         clock.advance(2_000);
         ownership.passed_on(&call(method, path, query, ""), came.0, answer);
-        assert_eq!(last_beat(), came, "{method} {path}?{query}");
+        let second = Millis(came.0 / 1_000 * 1_000);
+        assert_eq!(known_here(), (second, registered), "{method} {path}?{query}");
     }
-    let came = last_beat();
+    let before = known_here();
     clock.advance(5_000);
     for ((method, path, query), answer) in [
         (light, &answer(200, r#"{"clientBeatInterval":5000,"code":20404}"#)),
@@ -233,7 +239,7 @@ fn a_beat_that_was_passed_on_is_known_here_too_unless_the_owner_does_not_know_th
         (("PUT", "/v1/ns/instance", "serviceName=a&ip=10.1.1.1&port=80"), &known),
     ] {
         ownership.passed_on(&call(method, path, query, ""), clock.now().0, answer);
-        assert_eq!(last_beat(), came, "{method} {path}?{query}");
+        assert_eq!(known_here(), before, "{method} {path}?{query}");
     }
 }
 

@@ -292,7 +292,7 @@ pub fn younger(registry: &Registry, asked: &Silences, now: Millis) -> Silences {
     each(registry, asked, |service, silent| {
         let state = service.state();
         let Some(instance) = state.ephemeral.get(&silent.key()) else { return };
-        let age_ms = now.since(instance.last_beat());
+        let age_ms = now.since(instance.last_heard());
         if age_ms < silent.3 {
             let beat = Silent::new(&silent.key(), age_ms);
             match heard.last_mut().filter(|(named, _)| named.0 == service.key) {

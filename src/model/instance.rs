@@ -7,7 +7,7 @@
 use std::{
     cmp::Ordering,
     num::NonZero,
-    sync::atomic::{AtomicU8, AtomicU64, Ordering as Atomic},
+    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering as Atomic},
 };
 
 pub use super::key::{InstanceKey, IpAndPort};
@@ -86,6 +86,8 @@ pub struct Instance {
     /// Health and stamp in one, so that nobody reads the one without the other: see [`Mark`].
     mark: AtomicU64,
     last_beat: AtomicU64,
+    /// The second of the last beat that went from here to its owner, of the clock of [`Instance::last_beat`].
+    overheard: AtomicU32,
     /// What is known of its silence: [`LATE`], [`RENEWED`].
     silence: AtomicU8,
 }
@@ -191,6 +193,7 @@ impl Instance {
             written: 0,
             mark: AtomicU64::new(Mark { stamp: 0, healthy }.packed()),
             last_beat: AtomicU64::new(now.0),
+            overheard: AtomicU32::new(0),
             silence: AtomicU8::new(0),
         }
     }
@@ -276,6 +279,26 @@ impl Instance {
     /// Notes a beat that the instance whose place this one took has got meanwhile.
     pub(super) fn inherit_beat(&self, before: &Self) {
         self.last_beat.fetch_max(before.last_beat().0, Atomic::SeqCst);
+    }
+
+    /// Notes a beat that went on to the owner, as of the second in which it came.
+    ///
+    /// It isn't the last beat yet: what the owner and this node know of each other's writes may take long to arrive, and a
+    /// copy that knows of beats to the moment would take a removal for older than they are.
+    pub fn overhear(&self, at: Millis) {
+        self.overheard.fetch_max(u32::try_from(at.0 / 1_000).unwrap_or(u32::MAX), Atomic::Relaxed);
+    }
+
+    /// When its client was last heard of, by a beat here or by one that went on to the owner.
+    #[must_use]
+    pub fn last_heard(&self) -> Millis {
+        let overheard = u64::from(self.overheard.load(Atomic::Relaxed)) * 1_000;
+        self.last_beat().max(Millis(overheard))
+    }
+
+    /// Lets what was overheard count as the last beat: for the owner, before it takes the instance for silent.
+    pub fn count_overheard(&self) {
+        self.hear_beat(self.last_heard());
     }
 
     /// Notes a beat that a peer tells of. One that is later by less than [`SAME_BEAT_MS`] is the one that is known:
@@ -397,6 +420,7 @@ impl Instance {
             written: self.written,
             mark: AtomicU64::new(self.mark().packed()),
             last_beat: AtomicU64::new(self.last_beat().0),
+            overheard: AtomicU32::new(self.overheard.load(Atomic::Relaxed)),
             silence: AtomicU8::new(0),
         }
     }
@@ -567,6 +591,21 @@ mod tests {
         for (given, stored) in [(0.0, 0.0), (0.001, 0.01), (0.5, 0.5), (20_000.0, 10_000.0)] {
             assert_eq!(stored_weight(given).to_bits(), f64::to_bits(stored));
         }
+    }
+
+    #[test]
+    fn what_was_overheard_counts_for_who_is_asked_and_for_an_owner_that_lets_it() {
+        let described = Description::new("10.1.1.1", 80, "DEFAULT");
+        let instance = Instance::new(described, InstanceId::Simple, Millis(10_000));
+        instance.overhear(Millis(20_999));
+        instance.overhear(Millis(15_000));
+        assert_eq!((instance.last_beat(), instance.last_heard()), (Millis(10_000), Millis(20_000)));
+        let copy = instance.copy();
+        assert_eq!((copy.last_beat(), copy.last_heard()), (Millis(10_000), Millis(20_000)));
+        copy.count_overheard();
+        assert_eq!(copy.last_beat(), Millis(20_000));
+        copy.beat(Millis(30_000));
+        assert_eq!(copy.last_heard(), Millis(30_000));
     }
 
     #[test]

@@ -296,6 +296,14 @@ impl Service {
         }
     }
 
+    /// Notes a beat of the ephemeral instance with this key that went on to the owner, if there is one
+    /// ([`Instance::overhear`]). One that is written anew in the same moment may miss it: the next will do.
+    pub fn overhear(&self, key: &InstanceKey<'_>, at: Millis) {
+        if let Some(instance) = self.state.load().ephemeral.get(key) {
+            instance.overhear(at);
+        }
+    }
+
     /// Lets `change` make the next revision; it is published before this returns.
     ///
     /// A draft that `change` didn't touch publishes nothing.

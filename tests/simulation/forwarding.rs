@@ -147,7 +147,7 @@ impl NacreNode {
         {
             let spec = &self.fleet.specs[request.instance];
             let key = InstanceKey { ip: &spec.ip, port: spec.port, cluster: DEFAULT_CLUSTER };
-            service.hear_beat(&key, passed.came);
+            service.overhear(&key, passed.came);
         }
         tell(passed.ticket, answer, out);
     }

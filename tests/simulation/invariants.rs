@@ -243,8 +243,11 @@ impl Judge {
     fn is_undecidable(&self, scene: Scene<'_>, instance: usize) -> bool {
         let fact = &scene.truth.facts[instance];
         let Some(last) = fact.written else { return false };
-        let is_same =
-            |write: &&Write| write.is_acked && (write.wish, write.version) == (last.wish, last.version);
+        // Where the last one may not have come there yet, those before it show.
+        let is_news = scene.now < last.done.saturating_add(NEWS);
+        let is_same = |write: &&Write| {
+            write.is_acked && (is_news || (write.wish, write.version) == (last.wish, last.version))
+        };
         let mut same = fact.asked.iter().filter(is_same).copied().chain([last]);
         same.any(|after| self.is_misordered(scene, fact, after)) || self.is_belated(fact, last)
     }
@@ -430,7 +433,9 @@ impl Judge {
         let is_over = match fact.will {
             Will::Left(at, by) => {
                 let heard = scene.reach.clear(node, by);
-                heard <= at && self.watched[by].started < at || scene.now > heard.saturating_add(10 * SECOND)
+                // After a cut each has to see that the other is there again before it tells it anything.
+                heard.saturating_add(3 * SECOND) <= at && self.watched[by].started < at
+                    || scene.now > heard.saturating_add(10 * SECOND)
             }
             _ => fact.is_unwanted() && scene.now > due,
         };
@@ -662,6 +667,10 @@ impl Judge {
                 return;
             }
             let heard = scene.reach.clear(node, by).max(watched.members_since).max(left);
+            // Who wasn't on its list then, and noticed nothing of that, hears of it when the owner compares.
+            let relisted = self.watched[by].members_since;
+            let heard =
+                if relisted > left { heard.max(relisted).max(self.owner_changed[service]) } else { heard };
             if now > heard.saturating_add(limit) && self.watched[by].members.contains(&node) {
                 let text = format!("{node} shows {instance}, deregistered at {left} by {by}");
                 return self.accuse(now, "still there", Some(service), text);
