@@ -230,10 +230,15 @@ impl Outcome {
 }
 
 impl AcceptError {
-    /// Whether it is the clocks that don't fit: what such data say can't be compared with anything.
+    /// Where it is the clocks that don't fit: the stamp that is too far ahead. What such data say can't be compared with anything.
     #[must_use]
-    pub fn is_of_another_time(&self) -> bool {
-        matches!(self, Self::Field(_, FieldError::Range("nacreStamp" | "stamp", _)))
+    pub fn of_another_time(&self) -> Option<u64> {
+        match self {
+            Self::Field(_, FieldError::Range("nacreStamp" | "nacreWritten" | "stamp" | "written", stamp)) => {
+                u64::try_from(*stamp).ok().filter(|stamp| *stamp > 0)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -250,8 +255,8 @@ pub fn take(
         let taken = read.and_then(|ReadDatum { service, content, refused }| {
             let (place, part) = (service.place(), part(&service));
             let (taken, left_out) = match content {
-                Content::Entries { entries, complete } => {
-                    let mut merged = registry.merge(place, entries, complete, part.judge(), now)?;
+                Content::Entries { entries, extent } => {
+                    let mut merged = registry.merge(place, entries, extent, part.judge(), now)?;
                     let left_out = merged.refused.take();
                     (Taken::Merged(merged), left_out)
                 }

@@ -23,6 +23,11 @@ const FRESH_MS: u64 = 500;
 pub(super) const LEAST_COMPARING_MS: u64 = 1_000;
 /// Pause between two tries at one peer, in milliseconds.
 const RETRY_MS: u64 = 500;
+/// The same at one whose data are of another time: all of them come each time, and clocks aren't set right in moments.
+const CLOCK_RETRY_MS: u64 = 3_000;
+/// How long such a peer may be silent before it counts as one that always was, in milliseconds: it has data, and a node
+/// without them would show empty lists.
+const CLOCK_SILENCE_MS: u64 = 60_000;
 
 /// How an attempt to load from a peer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +40,8 @@ pub enum Loaded {
     Unknown,
     /// Its port is shut.
     Refused,
+    /// What it has can't be taken, since this node's clock is far behind: it is asked until the clock is right.
+    OfAnotherTime,
     /// No answer, or none that can be used.
     Failed,
 }
@@ -53,6 +60,8 @@ struct Asked {
     merged: Millis,
     /// When it last answered, or failed to.
     heard: Millis,
+    /// When it last told what is of another time.
+    of_another_time: Option<Millis>,
     /// How it answered when it was asked once more, last.
     anew: Option<Loaded>,
     /// It takes its time to answer, while what others have told grows old.
@@ -105,6 +114,7 @@ impl Load {
             asked: now,
             merged: now,
             heard: now,
+            of_another_time: None,
             anew: None,
             is_slow: false,
         };
@@ -157,6 +167,9 @@ impl Load {
             peer.merged = if peer.is_merged() { peer.merged.max(asked) } else { asked };
         }
         peer.heard = now;
+        if outcome == Loaded::OfAnotherTime {
+            peer.of_another_time = Some(now);
+        }
         if asked < peer.asked {
             if is_merged {
                 peer.last = Some(outcome);
@@ -170,7 +183,8 @@ impl Load {
         let last = peer.last.filter(|last| *last == Loaded::Merged).unwrap_or(outcome);
         let anew = self.again.map(|_| outcome);
         let is_slow = peer.is_slow || anew.is_some() && now.since(asked) > FRESH_MS;
-        let (next, unanswered) = (now.plus(RETRY_MS), 0);
+        let pause_ms = if outcome == Loaded::OfAnotherTime { CLOCK_RETRY_MS } else { RETRY_MS };
+        let (next, unanswered) = (now.plus(pause_ms), 0);
         *peer = Asked { last: Some(last), under_way: false, next, unanswered, anew, is_slow, ..*peer };
     }
 
@@ -207,7 +221,8 @@ impl Load {
     /// With the data of one peer: when every other has answered, or its try has failed; after three seconds without those
     /// that are silent or don't know this node, which nobody tells of changes before they do.
     /// Without: when all are starting as this node is, or have been silent for ten seconds; those that don't know it must
-    /// come to know it, unless they have said nothing more for as long.
+    /// come to know it, unless they have said nothing more for as long. Those whose data are of another time are waited for while
+    /// they answer, and a minute more.
     fn has_enough(&self, now: Millis) -> bool {
         let mut states = self.peers.values().map(|asked| asked.last);
         if states.clone().any(|last| last == Some(Loaded::Merged)) {
@@ -218,14 +233,17 @@ impl Load {
             return states.all(|last| match last {
                 None => waited(self.began),
                 Some(Loaded::Unknown) => self.merged_at.is_some_and(waited),
-                Some(Loaded::Merged | Loaded::Starting | Loaded::Refused | Loaded::Failed) => true,
+                Some(_) => true,
             });
         }
         let silent = now.since(self.began) >= SILENCE_MS;
+        let has_answered =
+            |asked: &Asked| asked.of_another_time.is_some_and(|at| now.since(at) < CLOCK_SILENCE_MS);
         self.peers.values().all(|asked| match asked.last {
+            Some(Loaded::Refused | Loaded::Failed | Loaded::OfAnotherTime) if has_answered(asked) => false,
             Some(Loaded::Starting | Loaded::Merged) => true,
             Some(Loaded::Unknown) => now.since(asked.heard) >= SILENCE_MS,
-            Some(Loaded::Refused | Loaded::Failed) | None => silent,
+            Some(Loaded::Refused | Loaded::Failed | Loaded::OfAnotherTime) | None => silent,
         })
     }
 
@@ -249,6 +267,8 @@ impl Load {
         let ends = ends.into_iter().chain(ends_again).chain(gives_up).chain([self.not_before]);
         let unknown = self.peers.values().filter(|asked| asked.last == Some(Loaded::Unknown));
         let ends = ends.chain(unknown.map(|asked| asked.heard.plus(SILENCE_MS)));
+        let clocks = self.peers.values().filter_map(|asked| asked.of_another_time);
+        let ends = ends.chain(clocks.map(|at| at.plus(CLOCK_SILENCE_MS)));
         let ends = ends.chain(fresh).filter(|end| *end > now);
         tries.map(|asked| asked.next).chain(ends).min()
     }
@@ -290,6 +310,44 @@ mod tests {
         answer(&mut load, 3, Loaded::Failed, 1_450);
         assert!(is_done(&mut load, 1_450));
         assert_eq!(load.merged().count(), 1);
+    }
+
+    #[test]
+    fn peers_whose_data_are_of_another_time_are_waited_for_while_they_answer() {
+        let mut load = load(2);
+        answer(&mut load, 2, Loaded::Refused, 1_001);
+        let mut now = 1_001;
+        while now < 600_000 {
+            answer(&mut load, 1, Loaded::OfAnotherTime, now);
+            assert!(!is_done(&mut load, now + 2_999));
+            now += 3_000;
+            assert_eq!(load.peers[&address(1)].next, Millis(now));
+            load.take(Millis(now));
+        }
+        // It isn't one that never said anything when an answer fails to come.
+        answer(&mut load, 1, Loaded::Failed, now);
+        let until = now - 3_000 + 60_000;
+        assert!(!is_done(&mut load, until - 1));
+        assert!(load.next(Millis(until - 1)).is_some_and(|next| next <= Millis(until)));
+        answer(&mut load, 1, Loaded::Refused, until - 1);
+        assert!(is_done(&mut load, until));
+    }
+
+    #[test]
+    fn when_the_clock_is_right_or_another_s_data_can_be_used_the_node_goes_on() {
+        let mut load = super::Load::new((1..=2).map(address), Millis(1_000));
+        load.take(Millis(1_000));
+        answer(&mut load, 1, Loaded::OfAnotherTime, 1_001);
+        answer(&mut load, 2, Loaded::Starting, 1_001);
+        assert!(!is_done(&mut load, 60_000));
+        answer(&mut load, 1, Loaded::Merged, 60_001);
+        assert!(is_done(&mut load, 60_001));
+        let mut load = super::Load::new((1..=2).map(address), Millis(1_000));
+        load.take(Millis(1_000));
+        answer(&mut load, 1, Loaded::OfAnotherTime, 1_001);
+        assert!(!is_done(&mut load, 1_100));
+        answer(&mut load, 2, Loaded::Merged, 1_101);
+        assert!(is_done(&mut load, 1_101));
     }
 
     #[test]

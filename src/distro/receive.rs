@@ -72,9 +72,14 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
+    /// Sends a peer what is better here than what it told.
+    pub(super) fn send_better(&self, from: &Address, outcome: &Outcome) {
+        self.send_whole(from, better_here(outcome));
+    }
+
     /// Notes what was wrong with data of a peer, and sends it what is better here.
     pub(super) fn note_outcome(&self, from: &Address, outcome: &Outcome) {
-        self.send_whole(from, better_here(outcome));
+        self.send_better(from, outcome);
         if let Some(error) = first_fault(outcome) {
             self.note_failure(from, FAULTY_DATA, &error);
         }

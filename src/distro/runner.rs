@@ -146,6 +146,9 @@ impl Runner {
         for address in loaded_from {
             cluster.answered(address, now);
         }
+        if cluster.view_guard().standing == Standing::Starting {
+            self.registry().set_wall_forward(self.exchange.distro.0.clock.reading());
+        }
         tracing::info!(
             from = loaded_from.len(),
             services = self.registry().len(),

@@ -15,6 +15,7 @@ pub mod cluster;
 mod counted_ids;
 mod draft;
 pub mod entry;
+pub mod extent;
 pub mod gone;
 pub mod health_checker;
 pub mod instance;
@@ -40,6 +41,7 @@ pub mod status;
 pub mod switches;
 
 pub use entry::{Entry, Shown};
+pub use extent::Extent;
 pub use gone::{Cause, Gone};
 pub use instance::Instance;
 pub use instances::Instances;

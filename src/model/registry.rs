@@ -75,6 +75,11 @@ impl Registry {
         self.stamps.follow(stamp, now);
     }
 
+    /// The wall clock shows this when the node begins to stamp; it may have been set forward since it started.
+    pub fn set_wall_forward(&self, at: Reading) {
+        self.stamps.set_forward(at);
+    }
+
     /// By how many milliseconds stamps run ahead of this node's clock: a member's is ahead, or so many writes came at once.
     #[must_use]
     pub fn stamps_ahead_ms(&self, now: Millis) -> i64 {

@@ -22,7 +22,7 @@ const LOSES_ONE_IN: i64 = 100;
 #[derive(Debug)]
 pub(super) struct StampClock {
     /// What makes wall time of monotonic time, in milliseconds.
-    own_ms: i64,
+    own_ms: AtomicI64,
     /// The same for the slower time of [`slow`] and the clock that is followed.
     followed_ms: AtomicI64,
 }
@@ -30,8 +30,12 @@ pub(super) struct StampClock {
 impl StampClock {
     /// Of a node whose clocks show this.
     pub fn new(at: Reading) -> Self {
-        let own_ms = signed(at.wall_ms) - signed(at.now.0);
-        Self { own_ms, followed_ms: AtomicI64::new(i64::MIN) }
+        Self { own_ms: AtomicI64::new(offset(at)), followed_ms: AtomicI64::new(i64::MIN) }
+    }
+
+    /// The node's wall clock was set forward before anything was stamped: it shows this now.
+    pub fn set_forward(&self, at: Reading) {
+        self.own_ms.fetch_max(offset(at), Relaxed);
     }
 
     /// A member has given this stamp.
@@ -57,12 +61,17 @@ impl StampClock {
     }
 
     fn own(&self, now: Millis) -> i64 {
-        signed(now.0).saturating_add(self.own_ms)
+        signed(now.0).saturating_add(self.own_ms.load(Relaxed))
     }
 
     fn followed(&self, now: Millis) -> i64 {
         slow(now).saturating_add(self.followed_ms.load(Relaxed))
     }
+}
+
+/// What makes wall time of monotonic time.
+fn offset(at: Reading) -> i64 {
+    signed(at.wall_ms) - signed(at.now.0)
 }
 
 /// A time that loses.
@@ -96,6 +105,15 @@ mod tests {
             clock.follow(stamp, START);
         }
         assert_eq!((clock.least_stamp(after(5)), clock.ahead_ms(after(5))), (1_796_000_000_005, 0));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_forward_counts_and_one_that_was_set_back_does_not() {
+        let clock = clock();
+        clock.set_forward(Reading { now: after(10), wall_ms: 1_797_000_000_000 });
+        assert_eq!((clock.least_stamp(after(11)), clock.ahead_ms(after(11))), (1_797_000_000_001, 0));
+        clock.set_forward(Reading { now: after(20), wall_ms: 1_796_000_000_000 });
+        assert_eq!(clock.least_stamp(after(21)), 1_797_000_000_011);
     }
 
     #[test]

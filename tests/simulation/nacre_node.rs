@@ -280,7 +280,7 @@ impl NacreNode {
                     };
                     let state = service.state();
                     stamps.push(Some(state.highest_stamp));
-                    data.push(Datum::of(&item.key, &state, item.newer_than, at.now));
+                    data.extend(Datum::parts(&item.key, &state, item.newer_than, at.now));
                 }
                 let unreached = self.view.unreached().cloned().collect();
                 (Call::Push { data, unreached, sent: self.sent(at) }, PEER_LIMIT_MS)
@@ -375,7 +375,7 @@ impl NacreNode {
             Part::Follows
         };
         let entries = datum.entries(ages_from);
-        let merged = self.registry.merge(place, entries, datum.is_complete, part.judge(), now);
+        let merged = self.registry.merge(place, entries, datum.extent.clone(), part.judge(), now);
         let merged = merged.unwrap();
         if let Some(stamp) = merged.belated {
             self.core.came_belated(&datum.key, stamp);
@@ -438,9 +438,9 @@ impl NacreNode {
                 let mut data = BTreeMap::new();
                 self.registry.for_each(|service| {
                     let state = service.state();
-                    data.insert(service.key.clone(), Datum::of(&service.key, &state, None, now));
+                    data.insert(service.key.clone(), Datum::parts(&service.key, &state, None, now));
                 });
-                Answer::All(data.into_values().collect())
+                Answer::All(data.into_values().flatten().collect())
             }
             Call::Fetch(key) => {
                 let service = self.registry.get(key.place());
