@@ -171,6 +171,7 @@ impl Runner {
 
     /// Forgets tombstones that every Nacre member has, and what members have of services that are gone.
     fn prune(&self, now: Millis) {
+        self.registry().read_clock(self.exchange.distro.0.clock.reading());
         let exists = |key: &ServiceKey| self.registry().get(key.place()).is_some();
         self.exchange.distro.0.core.lock().forget_all_but(&exists);
         self.registry().for_each(|service| {

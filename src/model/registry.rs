@@ -70,6 +70,11 @@ impl Registry {
         Self { stamps: StampClock::new(at), shared: true, ..self }
     }
 
+    /// Stamps go by the wall clock as it stands now.
+    pub fn read_clock(&self, at: Reading) {
+        self.stamps.read(at);
+    }
+
     /// Lets stamps go on from one that a member has given.
     pub(super) fn follow_stamp(&self, stamp: u64, now: Millis) {
         self.stamps.follow(stamp, now);
@@ -225,6 +230,12 @@ impl Registry {
     }
 
     pub(super) fn report(&self, service: &Arc<Service>, touched: Touched) {
+        if touched.forgotten > 0
+            && let Some(unlogged) = self.lines.pass(Instant::now())
+        {
+            let (service, forgotten) = (&service.key, touched.forgotten);
+            tracing::warn!(%service, forgotten, unlogged, "more instances have gone than are remembered: they come back with a member that was away");
+        }
         if touched.list() {
             self.changes.changed(service);
         }

@@ -22,7 +22,7 @@ const LOSES_ONE_IN: i64 = 100;
 #[derive(Debug)]
 pub(super) struct StampClock {
     /// What makes wall time of monotonic time, in milliseconds.
-    own_ms: i64,
+    own_ms: AtomicI64,
     /// The same for the slower time of [`slow`] and the clock that is followed.
     followed_ms: AtomicI64,
 }
@@ -30,8 +30,12 @@ pub(super) struct StampClock {
 impl StampClock {
     /// Of a node whose clocks show this.
     pub fn new(at: Reading) -> Self {
-        let own_ms = signed(at.wall_ms) - signed(at.now.0);
-        Self { own_ms, followed_ms: AtomicI64::new(i64::MIN) }
+        Self { own_ms: AtomicI64::new(offset_ms(at)), followed_ms: AtomicI64::new(i64::MIN) }
+    }
+
+    /// The node's clocks show this now: somebody may have put the wall clock right. Stamps of a service never go back with it.
+    pub fn read(&self, at: Reading) {
+        self.own_ms.store(offset_ms(at), Relaxed);
     }
 
     /// A member has given this stamp.
@@ -57,7 +61,7 @@ impl StampClock {
     }
 
     fn own(&self, now: Millis) -> i64 {
-        signed(now.0).saturating_add(self.own_ms)
+        signed(now.0).saturating_add(self.own_ms.load(Relaxed))
     }
 
     fn followed(&self, now: Millis) -> i64 {
@@ -68,6 +72,10 @@ impl StampClock {
 /// A time that loses.
 fn slow(now: Millis) -> i64 {
     signed(now.0) - signed(now.0) / LOSES_ONE_IN
+}
+
+fn offset_ms(at: Reading) -> i64 {
+    signed(at.wall_ms) - signed(at.now.0)
 }
 
 fn signed(ms: u64) -> i64 {
@@ -110,6 +118,13 @@ mod tests {
         assert_eq!(clock.ahead_ms(after(100_000)), 600_000);
         assert_eq!(clock.ahead_ms(after(70_000_000)), 0);
         assert_eq!(clock.least_stamp(after(70_000_000)), 1_796_070_000_000);
+    }
+
+    #[test]
+    fn it_is_put_right_with_the_wall_clock() {
+        let clock = clock();
+        clock.read(Reading { now: after(10), wall_ms: 1_795_000_000_000 });
+        assert_eq!(clock.least_stamp(after(15)), 1_795_000_000_005);
     }
 
     #[test]
