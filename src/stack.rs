@@ -104,11 +104,14 @@ fn fault(error: CallError) -> Fault {
         CallError::Refused(_) => Fault::Refused,
         CallError::Closed => Fault::Closed,
         CallError::TimedOut => Fault::TimedOut,
-        error @ (CallError::Broken(_) | CallError::TooLarge | CallError::Impossible(_)) => {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            Fault::Other(format!("{error}{}", cause.unwrap_or_default()))
-        }
+        error @ (CallError::Broken(_) | CallError::TooLarge) => Fault::Broken(with_cause(&error)),
+        error @ CallError::Impossible(_) => Fault::Impossible(with_cause(&error)),
     }
+}
+
+fn with_cause(error: &CallError) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
 }
 
 /// The layers, in the order of [`nacre_middleware::stack`], around the endpoints of the route table.
