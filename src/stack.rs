@@ -204,6 +204,23 @@ mod tests {
         fn parameters(&self, _: &Call<()>, _: &mut dyn FnMut(&str, &str)) {}
     }
 
+    #[test]
+    fn what_is_wrong_with_an_answer_is_told_from_what_is_wrong_here() {
+        let broken = || CallError::Broken("cut".into());
+        for (error, expected) in [
+            (CallError::Closed, Fault::Closed),
+            (CallError::TimedOut, Fault::TimedOut),
+            (broken(), Fault::Broken("the answer is broken: cut".into())),
+            (CallError::TooLarge, Fault::Broken("the answer is too large".into())),
+            (
+                CallError::Impossible("no files".into()),
+                Fault::Impossible("the call can't be made: no files".into()),
+            ),
+        ] {
+            assert_eq!(fault(error), expected);
+        }
+    }
+
     /// What says who called, on a client's request as it goes on with the headers of calls to members.
     fn passed_on(is_nacre: bool, client: &[(&str, &str)]) -> Vec<(&'static str, Option<String>)> {
         let peers = Peers::new(Address::new("10.0.0.1:8848"), 1, &Settings::default());
