@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | an answer | that answer |
 //! | nobody is there, the connection ends before an answer's first byte, or a Nacre peer says that it serves nobody | the membership is told; the owner is worked out anew and the write goes there, or is done here; once |
-//! | nothing within the time-out | 503; it may have been done, so it isn't sent again |
+//! | nothing within the time-out, or what isn't a whole answer: cut, too large, no HTTP | 503; it may have been done, so it isn't sent again |
+//! | this host can't send it | 503; it says nothing of the peer |
 //! | the peer is suspect or open, all members are Nacre | this node stands in for it |
 //! | the peer is open, some member is 1.x | 503, but for one write a second, which is sent |
 //! | as many as may are under way | 503 |
@@ -12,6 +13,7 @@
 //! | a server sends it while this node leaves, which owns nothing any more | done here and pushed to all members |
 //! | the peer says that it has been passed on as often as may be | done here; if some member is 1.x also pushed to all |
 //! | the peer says, as one of 1.x does, that it isn't the owner | all Nacre: 503, since it doesn't take this node for a member; else done here and pushed to all members |
+//! | the peer answers with a redirect, whatever it says | the same: where another server is to be asked is nothing to a client |
 //! | the peer says that it came too late | all Nacre: this node stands in for it; else 503 |
 //! | the time is over in which nobody else does it, since a peer sent it late or this node stood still, and it would be sent to the next owner or done here in another's place | 503, which tells a peer that it came too late: that one does it; what was found out about the owner counts all the same |
 //!
@@ -59,8 +61,10 @@ pub enum Fault {
     Closed,
     /// No answer in time.
     TimedOut,
-    /// Anything else, for people.
-    Other(String),
+    /// What came isn't a whole answer, or is too large; how, for people.
+    Broken(String),
+    /// This host can't send it, which says nothing of the peer; why, for people.
+    Impossible(String),
 }
 
 /// Knows the cluster, and takes note of what becomes of requests to its members.
@@ -182,7 +186,7 @@ pub enum Note<'a> {
     Closed(&'a str),
     /// This peer isn't the owner as it sees things.
     Disagrees(&'a str),
-    /// A request to this peer failed, and says nothing of it.
+    /// A request to this peer failed, for a reason that is one of few.
     Failed(&'a str, &'a str),
 }
 
@@ -452,7 +456,7 @@ where
                 let text = "the owner of this service has not answered in time, please try again later";
                 return unanswered(text, Outcome::TimedOut);
             }
-            Err(Fault::Other(text)) => {
+            Err(Fault::Broken(text) | Fault::Impossible(text)) => {
                 members.note(Note::Failed(address, &text));
                 let text = "the request to the owner of this service failed, please try again later";
                 return unanswered(text, Outcome::Unreachable);
@@ -462,7 +466,14 @@ where
             Some(State::Starting | State::Removed) => Attempt::ServesNobody,
             Some(State::Late) if target.all_nacre => DEPUTY,
             Some(State::Disagreeing) => self.disagreed(target),
-            _ if outgoing::is_redirect(&answer) => self.redirected(target),
+            _ if outgoing::is_redirect(&answer) => {
+                let text = "the owner of this service does not take this server for a member, please try again later";
+                self.redirected(target, text)
+            }
+            _ if answer.status().is_redirection() => {
+                let text = "the owner of this service sends this server elsewhere, please try again later";
+                self.redirected(target, text)
+            }
             _ => Attempt::Answer(outgoing::relayed(answer), Outcome::Relayed),
         }
     }
@@ -474,14 +485,13 @@ where
         Attempt::StandIn(why, Outcome::Settled)
     }
 
-    /// A refusal that speaks of a redirect is nothing to a client. A Nacre member gives it to strangers alone; it wouldn't
-    /// take what is written here either.
-    fn redirected(&self, target: &Target) -> Attempt {
+    /// A refusal that speaks of a redirect is nothing to a client, no more than a redirect is. A Nacre member gives the one to
+    /// strangers alone and the other never; it wouldn't take what is written here either.
+    fn redirected(&self, target: &Target, text: &str) -> Attempt {
         if !target.all_nacre {
             return self.disagreed(target);
         }
         self.members().note(Note::Disagrees(&target.address));
-        let text = "the owner of this service does not take this server for a member, please try again later";
         Attempt::Answer(unavailable_in(State::Disagreeing, text), Outcome::Disagreed)
     }
 
@@ -550,7 +560,8 @@ where
         self.end(match &answer {
             Ok(_) => End::Answered,
             Err(Fault::TimedOut) => End::TimedOut,
-            Err(_) => End::Broken,
+            Err(Fault::Broken(_)) => End::Spoilt,
+            Err(Fault::Refused | Fault::Closed | Fault::Impossible(_)) => End::Broken,
         });
         Some(answer)
     }

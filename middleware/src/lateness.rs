@@ -21,6 +21,9 @@ const DRIFT: u64 = 1_000;
 const WINDOW_MS: u64 = 60_000;
 /// The same as a number of requests: what a link held back comes in a burst, and says nothing of clocks.
 const WINDOW_REQUESTS: u32 = 16;
+/// Former processes of a sender that are remembered: one that is started several times in a moment leaves requests of each on
+/// the way.
+const FORMER: usize = 4;
 /// Senders that are known at once; beyond, the one that was silent for the longest time is forgotten.
 const MOST_SENDERS: usize = 1_024;
 /// Longer texts aren't from us.
@@ -84,8 +87,8 @@ impl Difference {
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     process: u64,
-    /// The one before. What still comes from it is of a time that nobody can tell.
-    former: Option<u64>,
+    /// Those before, the last one first. What still comes from it is of a time that nobody can tell.
+    former: [Option<u64>; FORMER],
     /// The least that was seen.
     least: Difference,
     /// The least since the window began.
@@ -96,7 +99,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(process: u64, former: Option<u64>, seen: Difference) -> Self {
+    fn new(process: u64, former: [Option<u64>; FORMER], seen: Difference) -> Self {
         let (began_ms, last_ms) = (seen.at_ms, seen.at_ms);
         Self { process, former, least: seen, coming: seen, began_ms, requests: 0, last_ms }
     }
@@ -119,14 +122,19 @@ impl Sender {
 
 impl Lateness {
     /// How many milliseconds a request of `sender` that is received at `now_ms`, on the own monotonic clock, was on its way
-    /// beyond the shortest way; no end of them for one of its former process.
+    /// beyond the shortest way; no end of them for one of its last few processes.
     pub fn waited_ms(&mut self, sender: &str, sent: Sent, now_ms: u64) -> u64 {
         let seen = Difference::of(sent, now_ms);
         match self.senders.get_mut(sender) {
             Some(known) if known.process == sent.process => u64::try_from(known.above(seen)).unwrap_or(0),
-            Some(known) if known.former == Some(sent.process) => u64::MAX,
+            Some(known) if known.former.contains(&Some(sent.process)) => u64::MAX,
             known => {
-                let former = known.map(|known| known.process);
+                let former = known.map_or([None; FORMER], |known| {
+                    let mut former = known.former;
+                    former.rotate_right(1);
+                    former[0] = Some(known.process);
+                    former
+                });
                 self.remember(sender, Sender::new(sent.process, former, seen));
                 0
             }
@@ -196,6 +204,11 @@ mod tests {
         assert_eq!(lateness.left_ms(SENDER, sent(2, 300), 1_250), Some(25), "that changed nothing");
         assert_eq!(lateness.left_ms(SENDER, sent(3, 7), 1_300), Some(25));
         assert_eq!(lateness.left_ms(SENDER, sent(2, 350), 1_300), None);
+        assert_eq!(lateness.left_ms(SENDER, sent(1, 100_600), 1_300), None, "of the one before that");
+        for process in 4..7 {
+            assert_eq!(lateness.left_ms(SENDER, sent(process, 7), 1_300), Some(25));
+        }
+        assert_eq!(lateness.left_ms(SENDER, sent(3, 8), 1_301), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What members know of beats that others get: an owner tells who is late, and asks before it judges.
 //!
-//! Pure but for the cells of the instances. A beat goes to the owner alone, and a copy that takes over must know about
+//! Pure but for the cells of the instances. A beat is done by the owner alone, and a copy that takes over must know about
 //! how old the last one is: those that the owner doesn't call late are in time. Only news are told, so that nothing is
 //! said of a thousand instances that are all in time, or all late for hours. That a copy knows all that was said before is
 //! found out by a digest of all that are late: without it those who aren't named would be taken for living.

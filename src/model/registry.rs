@@ -70,14 +70,14 @@ impl Registry {
         Self { stamps: StampClock::new(at), shared: true, ..self }
     }
 
+    /// Stamps go by the wall clock as it stands now.
+    pub fn read_clock(&self, at: Reading) {
+        self.stamps.read(at);
+    }
+
     /// Lets stamps go on from one that a member has given.
     pub(super) fn follow_stamp(&self, stamp: u64, now: Millis) {
         self.stamps.follow(stamp, now);
-    }
-
-    /// The wall clock shows this when the node begins to stamp; it may have been set forward since it started.
-    pub fn set_wall_forward(&self, at: Reading) {
-        self.stamps.set_forward(at);
     }
 
     /// By how many milliseconds stamps run ahead of this node's clock: a member's is ahead, or so many writes came at once.
@@ -230,6 +230,12 @@ impl Registry {
     }
 
     pub(super) fn report(&self, service: &Arc<Service>, touched: Touched) {
+        if touched.forgotten > 0
+            && let Some(unlogged) = self.lines.pass(Instant::now())
+        {
+            let (service, forgotten) = (&service.key, touched.forgotten);
+            tracing::warn!(%service, forgotten, unlogged, "more instances have gone than are remembered: they come back with a member that was away");
+        }
         if touched.list() {
             self.changes.changed(service);
         }

@@ -327,9 +327,9 @@ impl Service {
 
     /// Publishes a draft that was touched; callers hold the lock.
     fn publish(&self, before: &State, mut draft: Draft) -> Touched {
-        let touched = draft.touched;
+        let mut touched = draft.touched;
         if touched != Touched::default() {
-            draft.gone.bound();
+            touched.forgotten = draft.gone.bound();
             let anew = touched.instances || touched.definition || touched.checksum;
             self.state.store(Arc::new(State {
                 revision: before.revision + 1,

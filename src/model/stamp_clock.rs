@@ -30,12 +30,12 @@ pub(super) struct StampClock {
 impl StampClock {
     /// Of a node whose clocks show this.
     pub fn new(at: Reading) -> Self {
-        Self { own_ms: AtomicI64::new(offset(at)), followed_ms: AtomicI64::new(i64::MIN) }
+        Self { own_ms: AtomicI64::new(offset_ms(at)), followed_ms: AtomicI64::new(i64::MIN) }
     }
 
-    /// The node's wall clock was set forward before anything was stamped: it shows this now.
-    pub fn set_forward(&self, at: Reading) {
-        self.own_ms.fetch_max(offset(at), Relaxed);
+    /// The node's clocks show this now: somebody may have put the wall clock right. Stamps of a service never go back with it.
+    pub fn read(&self, at: Reading) {
+        self.own_ms.store(offset_ms(at), Relaxed);
     }
 
     /// A member has given this stamp.
@@ -69,14 +69,13 @@ impl StampClock {
     }
 }
 
-/// What makes wall time of monotonic time.
-fn offset(at: Reading) -> i64 {
-    signed(at.wall_ms) - signed(at.now.0)
-}
-
 /// A time that loses.
 fn slow(now: Millis) -> i64 {
     signed(now.0) - signed(now.0) / LOSES_ONE_IN
+}
+
+fn offset_ms(at: Reading) -> i64 {
+    signed(at.wall_ms) - signed(at.now.0)
 }
 
 fn signed(ms: u64) -> i64 {
@@ -108,15 +107,6 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_forward_counts_and_one_that_was_set_back_does_not() {
-        let clock = clock();
-        clock.set_forward(Reading { now: after(10), wall_ms: 1_797_000_000_000 });
-        assert_eq!((clock.least_stamp(after(11)), clock.ahead_ms(after(11))), (1_797_000_000_001, 0));
-        clock.set_forward(Reading { now: after(20), wall_ms: 1_796_000_000_000 });
-        assert_eq!(clock.least_stamp(after(21)), 1_797_000_000_011);
-    }
-
-    #[test]
     fn it_goes_on_from_a_stamp_that_is_ahead_and_loses_that_slowly() {
         let clock = clock();
         clock.follow(1_796_000_600_000, START);
@@ -128,6 +118,13 @@ mod tests {
         assert_eq!(clock.ahead_ms(after(100_000)), 600_000);
         assert_eq!(clock.ahead_ms(after(70_000_000)), 0);
         assert_eq!(clock.least_stamp(after(70_000_000)), 1_796_070_000_000);
+    }
+
+    #[test]
+    fn it_is_put_right_with_the_wall_clock() {
+        let clock = clock();
+        clock.read(Reading { now: after(10), wall_ms: 1_795_000_000_000 });
+        assert_eq!(clock.least_stamp(after(15)), 1_795_000_000_005);
     }
 
     #[test]

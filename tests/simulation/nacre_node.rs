@@ -15,6 +15,7 @@ use nacre::{
         accept::Part,
         core::{self, Action, Core},
         documents::Silences,
+        handle::LONGEST_WAY_MS,
         lists::Lists,
         load::Loaded,
         mapper::{self, Owner},
@@ -359,8 +360,9 @@ impl NacreNode {
         Sent { process: self.process, at_ms: at.now.0, patience_ms: PEER_LIMIT_MS }
     }
 
-    fn written_at(&mut self, from: NodeId, sent: Sent, now: Millis) -> Millis {
-        now.minus(self.lateness.waited_ms(address(from).as_str(), sent, now.0))
+    fn written_at(&mut self, from: NodeId, sent: Sent, now: Millis) -> Option<Millis> {
+        let waited_ms = self.lateness.waited_ms(address(from).as_str(), sent, now.0);
+        (waited_ms <= LONGEST_WAY_MS).then(|| now.minus(waited_ms))
     }
 
     /// Merges what `from` sent; ages of beats, and of what is gone, count from these moments.
@@ -447,7 +449,9 @@ impl NacreNode {
                 Answer::Fetched(service.map(|service| Datum::of(&key, &service.state(), None, now)))
             }
             Call::Push { data, unreached, sent } => {
-                let written = self.written_at(from, sent, now);
+                let Some(written) = self.written_at(from, sent, now) else {
+                    return Some(Answer::NotNow(refusal::State::Late));
+                };
                 for datum in &data {
                     self.merge(Some(from), datum, (written, written), now);
                 }
@@ -461,9 +465,12 @@ impl NacreNode {
                 Answer::Taken
             }
             Call::Verify { ring, root, beats, sent } => {
+                let Some(written) = self.written_at(from, sent, now) else {
+                    return Some(Answer::NotNow(refusal::State::Late));
+                };
                 let claim = Claim::new(&self.view, address(from).as_str(), &ring);
                 self.claims.heard(&claim, now);
-                let now = self.written_at(from, sent, now);
+                let now = written;
                 let is_of = |key: &ServiceKey| claim.holds(key);
                 let known = silence::hear(&self.registry, &beats, &is_of, now);
                 let (ours, missed) =
@@ -543,6 +550,10 @@ impl NacreNode {
         stamps: Vec<Option<u64>>,
         outcome: Result<Answer, CallFault>,
     ) -> core::Answer<ServiceKey> {
+        if let Ok(Answer::NotNow(refusal::State::Late)) = outcome {
+            // Its time wasn't over: the clock by which it was written is another one for whoever got it.
+            self.process = self.process.wrapping_add(1);
+        }
         match outcome {
             Ok(answer @ (Answer::All(_) | Answer::NotNow(_) | Answer::Forbidden)) => {
                 if let Answer::All(data) = &answer {
