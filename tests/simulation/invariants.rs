@@ -31,7 +31,7 @@ use super::{
     coverage::Coverage,
     faults::Plan,
     reach::Reach,
-    seam::{At, Fleet, MS, NEVER, NodeId, SECOND, Seen, Sizes, Spec},
+    seam::{At, Fleet, MS, NEVER, NodeId, SECOND, Seen, Sizes, Spec, Wish},
     truth::{Ack, Fact, Truth, Will, Write},
 };
 
@@ -246,7 +246,8 @@ impl Judge {
         // Where the last one may not have come there yet, those before it show.
         let is_news = scene.now < last.done.saturating_add(NEWS);
         let is_same = |write: &&Write| {
-            write.is_acked && (is_news || (write.wish, write.version) == (last.wish, last.version))
+            let is_last = (write.wish, write.version) == (last.wish, last.version);
+            write.is_acked && (is_last || is_news && write.wish != Wish::Beat)
         };
         let mut same = fact.asked.iter().filter(is_same).copied().chain([last]);
         same.any(|after| self.is_misordered(scene, fact, after)) || self.is_belated(fact, last)
