@@ -294,6 +294,16 @@ mod tests {
         load.answered(&address(peer), asked, outcome, Millis(now));
     }
 
+    /// A load after a standstill from two peers whose data are here, and which have been asked once more at 2,000.
+    fn asked_once_more() -> Load {
+        let mut load = Load::after_standstill((1..=2).map(address), Millis(1_000));
+        load.take(Millis(1_000));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
+        answer(&mut load, 2, Loaded::Merged, 1_001);
+        assert_eq!(load.take(Millis(2_000)).len(), 2);
+        load
+    }
+
     /// Whether it is complete when it is driven.
     fn is_done(load: &mut Load, now: u64) -> bool {
         load.take(Millis(now));
@@ -423,11 +433,7 @@ mod tests {
     #[test]
     fn where_nobody_answers_once_more_they_are_tried_for_ten_seconds_but_not_those_that_are_gone() {
         let begin = || {
-            let mut load = super::Load::after_standstill((1..=2).map(address), Millis(1_000));
-            load.take(Millis(1_000));
-            answer(&mut load, 1, Loaded::Merged, 1_001);
-            answer(&mut load, 2, Loaded::Merged, 1_001);
-            assert_eq!(load.take(Millis(2_000)).len(), 2);
+            let mut load = asked_once_more();
             answer(&mut load, 1, Loaded::Refused, 2_001);
             assert!(!is_done(&mut load, 2_001));
             load
@@ -487,11 +493,7 @@ mod tests {
     #[test]
     fn of_those_that_are_asked_once_more_a_late_answer_counts_if_it_was_asked_for_since_then() {
         let begin = || {
-            let mut load = super::Load::after_standstill((1..=2).map(address), Millis(1_000));
-            load.take(Millis(1_000));
-            answer(&mut load, 1, Loaded::Merged, 1_001);
-            answer(&mut load, 2, Loaded::Merged, 1_001);
-            assert_eq!(load.take(Millis(2_000)).len(), 2);
+            let mut load = asked_once_more();
             assert_eq!(load.take(Millis(5_000)).len(), 2, "nobody answers");
             load
         };
