@@ -546,7 +546,11 @@ impl Judge {
     }
 
     fn accuse_older(&mut self, scene: Scene<'_>, node: NodeId, service: usize, before: u32, is: Seen) {
-        if self.is_undecidable(scene, is.instance) {
+        // What the node showed may be a write that its client has no answer to yet.
+        let fact = &scene.truth.facts[is.instance];
+        let mut shown = fact.asked.iter().filter(|write| write.version == before);
+        let is_unordered = shown.any(|write| self.is_misordered(scene, fact, *write));
+        if is_unordered || self.is_undecidable(scene, is.instance) {
             return;
         }
         let text = format!("{node} showed version {before} of {}, and shows {} now", is.instance, is.version);
