@@ -30,7 +30,10 @@ use crate::{
         clock::{Millis, Reading},
         json,
     },
-    cluster::{Address, Evidence, Peer, PeerError, Peers, View, behind_text, peer::MOST_UNREACHED},
+    cluster::{
+        Address, Evidence, Peer, PeerError, Peers, View, behind_text,
+        peer::{AllData, MOST_UNREACHED},
+    },
     model::{Registry, ServiceKey},
 };
 
@@ -48,6 +51,8 @@ enum ExchangeError {
     Pieces(#[from] PieceError),
     #[error("{}", behind_text(.0))]
     Clock(Duration),
+    #[error("nothing of what it has can be used")]
+    Nothing,
 }
 
 /// Bytes of what can't be read that a line shows.
@@ -64,8 +69,8 @@ fn is_of_data(status: StatusCode) -> bool {
 /// What has become of all data of a peer so far.
 #[derive(Debug, Default)]
 struct Loading {
-    /// Keys of services that are longer than one may be.
-    too_long: Vec<String>,
+    /// The key of a service that is longer than one may be, and how many more there are.
+    too_long: Option<(String, usize)>,
     /// Something of a service was taken, or could have been.
     any_good: bool,
     /// The highest stamp that is too far ahead of this node's clock, and the first words about one.
@@ -79,6 +84,15 @@ impl Loading {
     /// stamps run ahead of their clocks by an hour at most.
     const FAR_MS: u64 = 12 * 60 * 60 * 1_000;
 
+    fn skipped(&mut self, keys: Vec<String>) {
+        for key in keys {
+            match &mut self.too_long {
+                Some((_, others)) => *others += 1,
+                None => self.too_long = Some((key, 0)),
+            }
+        }
+    }
+
     fn took(&mut self, outcome: &Outcome) {
         for fault in outcome.faults() {
             match fault.of_another_time() {
@@ -89,7 +103,12 @@ impl Loading {
                 None => _ = self.fault.get_or_insert_with(|| fault.to_string()),
             }
         }
-        self.any_good |= outcome.taken.len() > outcome.halved.len();
+        self.any_good |= outcome.read > 0 || outcome.taken.len() > outcome.halved.len();
+    }
+
+    /// There was something, and none of it could be taken.
+    fn is_useless(&self) -> bool {
+        !self.any_good && (self.fault.is_some() || self.too_long.is_some())
     }
 
     /// By how much this node's clock is behind that of the peer, where that makes its data useless: all of them that there are,
@@ -164,7 +183,9 @@ impl Exchange {
         }
         let kind = match error {
             ExchangeError::Peer(error) => error.kind(),
-            ExchangeError::Answer(_) | ExchangeError::Pieces(_) => "unreadable answer",
+            ExchangeError::Answer(_) | ExchangeError::Pieces(_) | ExchangeError::Nothing => {
+                "unreadable answer"
+            }
             ExchangeError::Clock(_) => ANOTHER_TIME,
         };
         self.distro.note_failure(to, kind, &error.to_string());
@@ -202,14 +223,8 @@ impl Exchange {
         if let Some(called) = all.called.take().filter(|called| !called.is_spelling_of(to)) {
             self.distro.0.cluster.is_another(to, called);
         }
-        let (mut pieces, mut loading) = (Pieces::new(self.peers.max_datum()), Loading::default());
-        while let Some(part) = all.next().await? {
-            for piece in pieces.push(&part)? {
-                self.take_some(to, &piece, asked, &mut loading);
-            }
-        }
-        loading.too_long.extend(pieces.take_skipped());
-        self.take_some(to, &pieces.end()?, asked, &mut loading);
+        let mut loading = Loading::default();
+        let end = self.take_all(to, &mut all, asked, &mut loading).await;
         let behind = loading.behind(all.wall_ms, self.at().wall_ms);
         if behind.is_none()
             && let Some((_, fault)) = loading.ahead.take()
@@ -217,7 +232,32 @@ impl Exchange {
             loading.fault.get_or_insert(fault);
         }
         self.note_left_out(to, &loading);
-        behind.map_or(Ok(()), |behind| Err(ExchangeError::Clock(behind)))
+        end?;
+        match behind {
+            Some(behind) => Err(ExchangeError::Clock(behind)),
+            None if loading.is_useless() => Err(ExchangeError::Nothing),
+            None => Ok(()),
+        }
+    }
+
+    /// The same, piece by piece.
+    async fn take_all(
+        &self,
+        to: &Address,
+        all: &mut AllData,
+        asked: Reading,
+        loading: &mut Loading,
+    ) -> Result<(), ExchangeError> {
+        let mut pieces = Pieces::new(self.peers.max_datum());
+        while let Some(part) = all.next().await? {
+            for piece in pieces.push(&part)? {
+                self.take_some(to, &piece, asked, loading);
+            }
+            loading.skipped(pieces.take_skipped());
+        }
+        loading.skipped(pieces.take_skipped());
+        self.take_some(to, &pieces.end()?, asked, loading);
+        Ok(())
     }
 
     /// Takes some of all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
@@ -246,9 +286,9 @@ impl Exchange {
     }
 
     fn note_left_out(&self, from: &Address, loading: &Loading) {
-        if let Some((first, others)) = loading.too_long.split_first() {
+        if let Some((first, others)) = &loading.too_long {
             let most = self.peers.max_datum();
-            let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+            let more = if *others == 0 { String::new() } else { format!(" and {others} more") };
             let reason = format!(
                 "{first}{more}: a single service has more than the {most} bytes of nacre.peer.max-body-bytes"
             );
@@ -525,6 +565,8 @@ mod tests {
         assert_eq!(behind(&[&[2], &[0]], Some(2)), Some(2), "part of the list would be shown");
         assert_eq!(behind(&[&[2], &[0]], Some(0)), None, "a stamp is wrong");
         assert_eq!(behind(&[&[2, 0], &[0]], None), None);
+        assert_eq!(behind(&[&[2, 0]], None), None, "one instance of a service that is taken");
+        assert_eq!(behind(&[&[2, 0]], Some(2)), Some(2));
         assert_eq!(loading(&[&[2], &[0]]).fault, None, "it is told with the clocks, or by itself");
     }
 }
