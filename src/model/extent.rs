@@ -33,13 +33,6 @@ impl Extent {
     }
 }
 
-impl From<bool> for Extent {
-    /// Of all, or of none.
-    fn from(complete: bool) -> Self {
-        if complete { Self::Whole } else { Self::News }
-    }
-}
-
 /// A range of the order of instances.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
@@ -172,6 +165,6 @@ mod tests {
         let held = |extent: Extent| ["a", "b", "c", "d", "e"].map(|ip| extent.holds(&key(ip)));
         assert_eq!(held(Extent::Within(range.clone())), [false, false, true, true, false]);
         assert_eq!(held(Extent::Within(Range { after: None, ..range })), [true, true, true, true, false]);
-        assert_eq!((held(true.into()), held(false.into())), ([true; 5], [false; 5]));
+        assert_eq!((held(Extent::Whole), held(Extent::News)), ([true; 5], [false; 5]));
     }
 }

@@ -84,11 +84,10 @@ impl Registry {
         &self,
         place: Place<'_>,
         mut entries: Vec<Entry>,
-        extent: impl Into<Extent>,
+        extent: Extent,
         judge: Judge,
         now: Millis,
     ) -> Result<Merged, NameError> {
-        let extent = extent.into();
         entries.sort_by(|one, other| compare(&one.key(), &other.key()));
         if let Some(highest) = entries.iter().map(Entry::stamp).max() {
             self.follow_stamp(highest, now);
