@@ -4,6 +4,7 @@
 
 use std::{fmt, sync::Arc};
 
+use md5::{Digest as _, Md5};
 use serde_json::{Map, Value};
 
 use crate::config::Mapping;
@@ -103,6 +104,20 @@ pub struct NacreMark {
     pub persistent: u64,
     /// How it would spread services (`mapping`: `modulo` or `rendezvous`; absent means modulo).
     pub mapping: Mapping,
+    /// The digest of its list of members (`list`; absent says nothing): see [`digest_of`].
+    pub list: Option<Box<str>>,
+}
+
+/// Says whether two nodes have the same list of members, given in the order of their texts.
+#[must_use]
+pub fn digest_of(listed: &[Address]) -> Box<str> {
+    let mut digest = Md5::new();
+    for address in listed {
+        digest.update(address.as_str());
+        digest.update("\n");
+    }
+    let first: u64 = digest.finalize().iter().take(8).fold(0, |first, byte| first << 8 | u64::from(*byte));
+    format!("{first:016x}").into()
 }
 
 /// What a member says of itself: the body of a report, and what `/v1/core/cluster/nodes` shows of it.
@@ -160,6 +175,16 @@ mod tests {
             let address = Address::new(text);
             assert_eq!((address.host(), address.port()), (host, port), "{text}");
         }
+    }
+
+    #[test]
+    fn lists_have_one_digest_where_they_are_the_same() {
+        let digest =
+            |texts: &[&str]| digest_of(&texts.iter().map(|text| Address::new(text)).collect::<Vec<_>>());
+        assert_eq!(digest(&["a:1", "b:1"]), digest(&["a:1", "b:1"]));
+        let others = [&["a:1"][..], &["a:1b:1"], &["a:1", "b:1", "c:1"], &[]].map(digest);
+        assert!(!others.contains(&digest(&["a:1", "b:1"])));
+        assert_eq!(others[0].len(), 16);
     }
 
     #[test]
