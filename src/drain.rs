@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode, Uri, uri::Scheme};
 use tokio::{
     net::TcpStream,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::base::{
@@ -20,6 +20,8 @@ const PATH: &str = "/nacre/drain";
 const PORT: u16 = 8848;
 /// From one look at the port to the next.
 const PAUSE: Duration = Duration::from_millis(50);
+/// So long a node that takes no more requests may take to shut its port.
+const SHUTTING: Duration = Duration::from_secs(1);
 /// Bytes of the answer.
 const MAX_ANSWER: usize = 64 << 10;
 
@@ -93,7 +95,12 @@ pub async fn drain(url: &str, limit: Duration) -> Result<String, DrainError> {
     let (node, end) = (node_at(url).ok_or_else(|| DrainError::Url(url.to_owned()))?, Instant::now() + limit);
     let request = Request::put(PATH).body(Bytes::new()).expect("it is constant");
     let answer = Client::new(ClientSettings::default()).send(&node, request, limit, MAX_ANSWER).await;
-    let answer = answer.map_err(|why| DrainError::Unanswered { node: node.clone(), why })?;
+    let answer = match answer {
+        Ok(answer) => answer,
+        // Somebody else has told it, and it shut its port just now.
+        Err(CallError::Closed) if timeout(SHUTTING.min(limit), shut(&node)).await.is_ok() => return Ok(node),
+        Err(why) => return Err(DrainError::Unanswered { node, why }),
+    };
     if answer.status() != StatusCode::OK {
         let text = String::from_utf8_lossy(answer.body()).trim().to_owned();
         return Err(DrainError::Refused { node, status: answer.status(), text });
@@ -182,6 +189,21 @@ mod tests {
         let error = drain(&node(refusal, true).await, Duration::from_secs(30)).await.unwrap_err();
         assert!(error.to_string().ends_with(" answers 403 Forbidden: no!"), "{error}");
         assert_eq!(error.exit_code(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_stops_at_that_moment_has_left_and_who_goes_on_has_not() {
+        let url = node("", false).await;
+        assert!(drain(&url, Duration::from_secs(30)).await.is_ok());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            loop {
+                drop(listener.accept().await);
+            }
+        });
+        let error = drain(&url, Duration::from_millis(200)).await.unwrap_err();
+        assert_eq!(error.exit_code(), 1, "{error}");
     }
 
     #[tokio::test]

@@ -77,7 +77,13 @@ struct Loading {
     ahead: Option<(u64, String)>,
     /// What else was wrong, first.
     fault: Option<String>,
+    /// Documents that couldn't be read.
+    unreadable: usize,
 }
+
+/// Documents of one answer that can't be read and are looked at piece by piece for what is good in them; further ones are left
+/// out as a whole.
+const MOST_UNREADABLE: usize = 1_000;
 
 impl Loading {
     /// Clocks of members that differ by more than this, in milliseconds, explain stamps that are a day ahead; and no less does, since
@@ -201,6 +207,7 @@ impl Exchange {
             }
             Err(ExchangeError::Peer(PeerError::Starting)) => Loaded::Starting,
             Err(ExchangeError::Peer(PeerError::Forbidden(text))) => {
+                self.distro.0.cluster.forbidden(to);
                 self.distro.note_failure(to, "forbidden", &text);
                 Loaded::Unknown
             }
@@ -273,15 +280,17 @@ impl Exchange {
                 loading.took(&outcome);
                 self.distro.send_better(from, &outcome);
             }
-            Err(error) => match Pieces::each(body) {
-                each if each.len() > 1 => {
+            Err(error) => {
+                loading.unreadable += 1;
+                let is_searched = loading.unreadable <= MOST_UNREADABLE;
+                let each = if is_searched { Pieces::each(body) } else { Vec::new() };
+                if each.len() > 1 {
                     each.iter().for_each(|one| self.take_some(from, one, asked, loading));
-                }
-                _ => {
+                } else {
                     let begin = String::from_utf8_lossy(&body[..body.len().min(SHOWN_OF_UNREADABLE)]);
                     loading.fault.get_or_insert_with(|| format!("{begin}: {error}"));
                 }
-            },
+            }
         }
     }
 
@@ -462,8 +471,13 @@ impl Exchange {
         Ok(Answer::Done)
     }
 
-    /// Asks a member of 1.x for its lists; what it doesn't know any more has gone.
+    /// Asks a member of 1.x for its lists; what it doesn't know any more has gone. Keys are parted by commas, so one that has a
+    /// comma can't be asked for: it comes with the next change.
     async fn pull(&self, to: &Address, keys: Vec<ServiceKey>) -> Result<Answer<ServiceKey>, ExchangeError> {
+        let keys: Vec<ServiceKey> = keys.into_iter().filter(|key| !key.namespace.contains(',')).collect();
+        if keys.is_empty() {
+            return Ok(Answer::Done);
+        }
         let texts: Vec<String> = keys.iter().map(|key| key::of(key.place())).collect();
         let asked = self.at();
         let (body, at) = (self.peers.data(to, &texts).await?, self.at());
