@@ -98,11 +98,12 @@ pub trait Writes<F>: Ownership<F> + Parameters<F> {
     /// The peer may know what this node doesn't yet: a beat for an instance that is unknown here waits for its datum.
     fn prepare(&self, call: &Call<F>) -> Option<BoxFuture<'static, ()>>;
 
-    /// Called with the answer to a write that came at `came_ms` of [`Members::now_ms`] and isn't done here.
+    /// Called with the answer to a write that came at `came_ms` of [`Members::now_ms`] and isn't done here; with nothing where
+    /// its sender gave it up before there was one.
     ///
     /// That it came says something, unless the owner says otherwise: who sends a beat lives, whether or not the owner gets to
     /// hear of it.
-    fn passed_on(&self, call: &Call<F>, came_ms: u64, answer: &V1Response);
+    fn passed_on(&self, call: &Call<F>, came_ms: u64, answer: Option<&V1Response>);
 
     /// Called before this node does a write that is another's; what it gives is run when it has been done well.
     fn stand_in(&self, call: &Call<F>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>>;
@@ -245,6 +246,16 @@ enum Attempt {
     StandIn(StandIn, Outcome),
 }
 
+/// What came of sending a write to its owner, and to the next one where that is gone.
+enum SentOn {
+    /// That is the answer.
+    Answer(V1Response, Outcome),
+    /// This node shall do it in the owner's place.
+    StandIn(StandIn, Outcome),
+    /// This node is the owner now.
+    Ours,
+}
+
 /// This node does it, as the owner doesn't.
 const DEPUTY: Attempt = Attempt::StandIn(StandIn::Deputy, Outcome::Deputy);
 
@@ -318,36 +329,54 @@ where
         M: Writes<F>,
         S: Service<Call<F>, Response = V1Response, Error = Infallible>,
     {
-        let (mut target, came_ms) = (target, self.members().now_ms());
-        let given_back = |response, outcome| {
-            self.members().passed_on(&call, came_ms, &response);
-            self.noted(response, outcome)
-        };
+        let came =
+            Came { members: self.members(), call: &call, at_ms: self.members().now_ms(), is_over: false };
+        match self.sent_on(&call, target, origin).await {
+            SentOn::Answer(response, outcome) => {
+                came.answered(&response);
+                self.noted(response, outcome)
+            }
+            SentOn::StandIn(why, outcome) => {
+                came.is_done_here();
+                self.stand_in(inner, call, why, outcome).await
+            }
+            SentOn::Ours => {
+                came.is_done_here();
+                self.noted(done(inner, call).await, Outcome::Moved)
+            }
+        }
+    }
+
+    /// Sends a write to its owner, and where that is gone to the next one.
+    async fn sent_on<F>(&self, call: &Call<F>, mut target: Target, origin: Origin) -> SentOn
+    where
+        M: Writes<F>,
+    {
+        let late = |refusal| SentOn::Answer(refusal, Outcome::TimedOut);
         for _ in 0..MOST_SENDS {
-            match self.send(&call, &target, origin).await {
-                Attempt::Answer(response, outcome) => return given_back(response, outcome),
+            match self.send(call, &target, origin).await {
+                Attempt::Answer(response, outcome) => return SentOn::Answer(response, outcome),
                 Attempt::StandIn(why, outcome) => {
-                    return match origin.too_late() {
-                        Some(refusal) => given_back(refusal, Outcome::TimedOut),
-                        None => self.stand_in(inner, call, why, outcome).await,
-                    };
+                    return origin.too_late().map_or(SentOn::StandIn(why, outcome), late);
                 }
                 // What is found out about the peer counts, even if it is too late for the write.
                 Attempt::Gone => self.members().refused(&target.address),
                 Attempt::ServesNobody => self.members().serves_nobody(&target.address),
             }
             if let Some(refusal) = origin.too_late() {
-                return given_back(refusal, Outcome::TimedOut);
+                return late(refusal);
             }
-            match self.members().owner(&call) {
+            match self.members().owner(call) {
                 Owner::Peer(next) => target = next,
-                Owner::Nobody(standstill) => return given_back(standstill.answer(), Outcome::Unreachable),
-                Owner::Here | Owner::Alone => return self.noted(done(inner, call).await, Outcome::Moved),
+                Owner::Nobody(standstill) => {
+                    return SentOn::Answer(standstill.answer(), Outcome::Unreachable);
+                }
+                Owner::Here | Owner::Alone => return SentOn::Ours,
             }
         }
         let text =
             "neither the owner of this service nor the next one can be reached, please try again later";
-        given_back(unavailable(text), Outcome::Unreachable)
+        SentOn::Answer(unavailable(text), Outcome::Unreachable)
     }
 
     fn noted(&self, response: V1Response, outcome: Outcome) -> V1Response {
@@ -508,6 +537,33 @@ where
             Some(Turn::Answers) => {}
         }
         members.answers(address);
+    }
+}
+
+/// A write that came and is another's; whoever drops it before its end has given it up without an answer.
+struct Came<'a, M: Writes<F>, F> {
+    members: &'a M,
+    call: &'a Call<F>,
+    at_ms: u64,
+    is_over: bool,
+}
+
+impl<M: Writes<F>, F> Came<'_, M, F> {
+    fn answered(mut self, answer: &V1Response) {
+        self.is_over = true;
+        self.members.passed_on(self.call, self.at_ms, Some(answer));
+    }
+
+    fn is_done_here(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl<M: Writes<F>, F> Drop for Came<'_, M, F> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.members.passed_on(self.call, self.at_ms, None);
+        }
     }
 }
 
