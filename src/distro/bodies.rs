@@ -14,6 +14,7 @@ use serde::{
 use super::{key, whole_instance::WholeInstance};
 use crate::{
     base::{clock::Reading, json},
+    config::PART_BYTES,
     model::{
         ServiceKey, State,
         entry::Shown,
@@ -27,7 +28,7 @@ use crate::{
 const LEGACY_TIMESTAMP: u64 = 1;
 /// Our own sends are cut before they get longer than this, in bytes. A Nacre member gets a datum that is longer in parts, so that
 /// a single instance alone may be; one of 1.x gets it alone.
-pub const BODY_BYTES: usize = 4 << 20;
+pub const BODY_BYTES: usize = PART_BYTES;
 /// What an instance or a tombstone takes in a datum besides its texts, in bytes; rather more.
 const ENTRY_BYTES: usize = 512;
 /// What a part takes around its instances besides the names of the service, in bytes; rather more where the ends of its range
@@ -453,6 +454,33 @@ mod tests {
                 let is_close = part.bytes < 2 * bytes.len() + 1_000;
                 assert!(bytes.len() <= part.bytes && is_close, "{} of {}", bytes.len(), part.bytes);
             }
+        }
+    }
+
+    #[test]
+    fn who_loads_takes_a_part_with_the_longest_instance_whatever_is_set() {
+        let mut settings = crate::config::Settings::default();
+        settings.cluster.peer_max_body_bytes = 2 * BODY_BYTES;
+        for (metadata_bytes, name_bytes) in [(1 << 20, 512), (6 << 20, 8_192)] {
+            (settings.naming.max_metadata_bytes, settings.naming.max_name_bytes) =
+                (metadata_bytes, name_bytes);
+            let limits = Limits::from(&settings.naming);
+            let from = Registry::new(Arc::default(), limits).shared(AT);
+            let (ip, app) = ("\u{1}".repeat(name_bytes), "\u{2}".repeat(name_bytes));
+            let generator = ("preserved.instance.id.generator".into(), Some("y".repeat(metadata_bytes - 38)));
+            let metadata = crate::model::Metadata::from_entries([generator]);
+            assert_eq!(metadata.json().len(), metadata_bytes);
+            let description = Description { metadata, app: Some(&app), ..Description::new(&ip, 80, "C") };
+            from.register(Place { namespace: "public", name: "G@@s" }, &description, AT.now).unwrap();
+            let all = json::to_bytes(&ShownData {
+                data: &[outgoing(&from, "G@@s", None)],
+                dialect: Dialect::Nacre,
+                at: AT,
+            });
+            assert!(all.len() > 2 * metadata_bytes);
+            let mut pieces = crate::distro::pieces::Pieces::new(settings.most_peer_bytes());
+            pieces.push(&all).unwrap();
+            assert_eq!(pieces.take_skipped(), [""; 0]);
         }
     }
 
