@@ -187,8 +187,12 @@ pub enum Note<'a> {
     Closed(&'a str),
     /// This peer isn't the owner as it sees things.
     Disagrees(&'a str),
-    /// A request to this peer failed, for a reason that is one of few.
+    /// What answers in this peer's place, or the peer, sends this node elsewhere.
+    Redirects(&'a str, StatusCode),
+    /// A request couldn't be sent to this peer, for a reason that is one of few.
     Failed(&'a str, &'a str),
+    /// The answer of this peer can't be used, for a reason that is one of few; the write may have been done.
+    Spoilt(&'a str, &'a str),
 }
 
 /// Sends writes to peers; clones share connections and breakers.
@@ -485,43 +489,34 @@ where
                 let text = "the owner of this service has not answered in time, please try again later";
                 return unanswered(text, Outcome::TimedOut);
             }
-            Err(Fault::Broken(text) | Fault::Impossible(text)) => {
+            Err(Fault::Broken(text)) => {
+                members.note(Note::Spoilt(address, &text));
+                return unanswered(FAILED, Outcome::Unreachable);
+            }
+            Err(Fault::Impossible(text)) => {
                 members.note(Note::Failed(address, &text));
-                let text = "the request to the owner of this service failed, please try again later";
-                return unanswered(text, Outcome::Unreachable);
+                return unanswered(FAILED, Outcome::Unreachable);
             }
         };
         match State::of(answer.headers()).filter(|_| target.is_nacre) {
             Some(State::Starting | State::Removed) => Attempt::ServesNobody,
             Some(State::Late) if target.all_nacre => DEPUTY,
-            Some(State::Disagreeing) => self.disagreed(target),
+            Some(State::Disagreeing) => {
+                members.note(Note::Disagrees(address));
+                settled(target)
+            }
             _ if outgoing::is_redirect(&answer) => {
+                members.note(Note::Disagrees(address));
                 let text = "the owner of this service does not take this server for a member, please try again later";
-                self.redirected(target, text)
+                redirected(target, text)
             }
             _ if answer.status().is_redirection() => {
+                members.note(Note::Redirects(address, answer.status()));
                 let text = "the owner of this service sends this server elsewhere, please try again later";
-                self.redirected(target, text)
+                redirected(target, text)
             }
             _ => Attempt::Answer(outgoing::relayed(answer), Outcome::Relayed),
         }
-    }
-
-    /// Members pass it on in a circle, since they hear of a change one after the other: nobody is wrong for long.
-    fn disagreed(&self, target: &Target) -> Attempt {
-        self.members().note(Note::Disagrees(&target.address));
-        let why = if target.all_nacre { StandIn::Deputy } else { StandIn::Disagreement };
-        Attempt::StandIn(why, Outcome::Settled)
-    }
-
-    /// A refusal that speaks of a redirect is nothing to a client, no more than a redirect is. A Nacre member gives the one to
-    /// strangers alone and the other never; it wouldn't take what is written here either.
-    fn redirected(&self, target: &Target, text: &str) -> Attempt {
-        if !target.all_nacre {
-            return self.disagreed(target);
-        }
-        self.members().note(Note::Disagrees(&target.address));
-        Attempt::Answer(unavailable_in(State::Disagreeing, text), Outcome::Disagreed)
     }
 
     fn turned(&self, peer: &Peer, turn: Option<Turn>) {
@@ -537,6 +532,26 @@ where
             Some(Turn::Answers) => {}
         }
         members.answers(address);
+    }
+}
+
+/// What a client is told where a request couldn't be sent or its answer can't be used.
+const FAILED: &str = "the request to the owner of this service failed, please try again later";
+
+/// What to do with a write that the owner says isn't its own. Members pass it on in a circle, since they hear of a change one
+/// after the other: nobody is wrong for long.
+fn settled(target: &Target) -> Attempt {
+    let why = if target.all_nacre { StandIn::Deputy } else { StandIn::Disagreement };
+    Attempt::StandIn(why, Outcome::Settled)
+}
+
+/// A refusal that speaks of a redirect is nothing to a client, no more than a redirect is. A Nacre member gives the one to
+/// strangers alone and the other never; it wouldn't take what is written here either.
+fn redirected(target: &Target, text: &str) -> Attempt {
+    if target.all_nacre {
+        Attempt::Answer(unavailable_in(State::Disagreeing, text), Outcome::Disagreed)
+    } else {
+        settled(target)
     }
 }
 

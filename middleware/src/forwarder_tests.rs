@@ -482,6 +482,7 @@ async fn a_peer_that_spoils_its_answers_and_is_well_to_probes_costs_a_few_writes
     });
     let probing = tokio::spawn(node.forwarder.clone().probe());
     let answers = node.send_every(Duration::from_millis(10), 1_500).await;
+    assert_eq!(node.cluster.happened()[0], format!("Spoilt({OTHER:?}, \"cut\")"));
     let failed = answers.iter().filter(|(status, _)| *status == 503).count();
     // Three, and one each time when a probe has closed it: after 1, 2, 4 and 8 s.
     assert!((5..=7).contains(&failed), "{failed}");
@@ -501,6 +502,7 @@ async fn what_this_host_cannot_send_says_nothing_of_a_peer() {
     let node = Node::new(Cluster::new([nacre(OTHER)]), |_| Does::Fail(Fault::Impossible("no files".into())));
     assert_eq!(node.send_every(Duration::ZERO, 10).await, [(503, 0); 10]);
     assert!(node.forwarder.slow().is_empty());
+    assert_eq!(node.cluster.happened()[0], format!("Failed({OTHER:?}, \"no files\")"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -582,18 +584,20 @@ async fn the_refusal_of_a_loop_is_not_relayed() {
             "Outcome(Settled)"
         ])
     );
-    // So is each redirect, which the reference never gives to a write.
+    // So is each redirect, which the reference never gives to a write; but it says nothing of who owns what.
     for status in [301, 302, 304, 307, 399] {
         let elsewhere = move |_: &Outgoing| {
             Does::Answer(Duration::ZERO, status, &[("location", "http://a.example/")], "")
         };
         let node = Node::new(Cluster::new([legacy(OTHER)]), elsewhere);
         assert_eq!(node.send().await, (200, "done here".into()));
-        assert_eq!(node.cluster.happened()[1..], happened[1..]);
+        let note = format!("Redirects({OTHER:?}, {status})");
+        assert_eq!(node.cluster.happened()[1..], [&[note.clone()], &happened[2..]].concat());
         let node = Node::new(Cluster::new([nacre(OTHER)]), elsewhere);
         let (status, text) = node.send().await;
         assert_eq!(status, 503);
         assert!(text.starts_with("caused: the owner of this service sends this server elsewhere"), "{text}");
+        assert_eq!(node.cluster.happened()[1..], [note, "Outcome(Disagreed)".into()]);
     }
     // Another 400 is an answer.
     let node = Node::new(Cluster::new([legacy(OTHER)]), |_| {

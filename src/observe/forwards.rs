@@ -21,6 +21,7 @@ pub struct Forwards {
     refused: [AtomicU64; REFUSALS.len()],
     opened: AtomicU64,
     disagreements: Seldom,
+    redirects: Seldom,
     failures: Seldom,
     refusals: Seldom,
 }
@@ -36,6 +37,7 @@ impl Default for Forwards {
             refused: Default::default(),
             opened: AtomicU64::new(0),
             disagreements: Seldom::default(),
+            redirects: Seldom::default(),
             failures: Seldom::default(),
             refusals: Seldom::default(),
         }
@@ -72,6 +74,27 @@ impl Forwards {
                         peer,
                         unlogged,
                         "a member says that it does not own a service that is its own as this node sees it"
+                    );
+                }
+            }
+            Note::Redirects(peer, status) => {
+                if let Some(unlogged) = self.redirects.pass(peer, Instant::now()) {
+                    let status = status.as_u16();
+                    tracing::warn!(
+                        peer,
+                        status,
+                        unlogged,
+                        "a write that was passed on was answered with a redirect, which is not followed"
+                    );
+                }
+            }
+            Note::Spoilt(peer, error) => {
+                if let Some(unlogged) = self.failures.pass(&format!("{peer} {error}"), Instant::now()) {
+                    tracing::warn!(
+                        peer,
+                        error,
+                        unlogged,
+                        "the answer to a write that was passed on can't be used: it may have been done"
                     );
                 }
             }
