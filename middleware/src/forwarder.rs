@@ -341,11 +341,11 @@ where
                 self.noted(response, outcome)
             }
             SentOn::StandIn(why, outcome) => {
-                came.is_done_here();
+                came.done_here();
                 self.stand_in(inner, call, why, outcome).await
             }
             SentOn::Ours => {
-                came.is_done_here();
+                came.done_here();
                 self.noted(done(inner, call).await, Outcome::Moved)
             }
         }
@@ -569,7 +569,7 @@ impl<M: Writes<F>, F> Came<'_, M, F> {
         self.members.passed_on(self.call, self.at_ms, Some(answer));
     }
 
-    fn is_done_here(mut self) {
+    fn done_here(mut self) {
         self.is_over = true;
     }
 }

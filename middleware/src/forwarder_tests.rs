@@ -592,7 +592,7 @@ async fn the_refusal_of_a_loop_is_not_relayed() {
         let node = Node::new(Cluster::new([legacy(OTHER)]), elsewhere);
         assert_eq!(node.send().await, (200, "done here".into()));
         let note = format!("Redirects({OTHER:?}, {status})");
-        assert_eq!(node.cluster.happened()[1..], [&[note.clone()], &happened[2..]].concat());
+        assert_eq!(node.cluster.happened()[1..], [std::slice::from_ref(&note), &happened[2..]].concat());
         let node = Node::new(Cluster::new([nacre(OTHER)]), elsewhere);
         let (status, text) = node.send().await;
         assert_eq!(status, 503);

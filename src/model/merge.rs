@@ -225,7 +225,8 @@ impl Merging<'_> {
         extent.among(self.draft.ephemeral()).any(|ours| {
             while entries.next_if(|entry| compare(&entry.key(), &ours.key()) == Ordering::Less).is_some() {}
             let told = entries.peek().is_some_and(|entry| compare(&entry.key(), &ours.key()).is_eq());
-            !told && !(self.judge == Judge::Here && self.registry.is_too_old(ours, self.now))
+            let is_about_to_go = || self.judge == Judge::Here && self.registry.is_too_old(ours, self.now);
+            !told && !is_about_to_go()
         })
     }
 
