@@ -69,7 +69,7 @@ impl Forwards {
             }
             Note::Closed(peer) => tracing::info!(peer, "a member answers again: writes are sent to it"),
             Note::Disagrees(peer) => {
-                if let Some(unlogged) = self.disagreements.pass(peer, Instant::now()) {
+                if let Some(unlogged) = self.disagreements.pass(&[peer], Instant::now()) {
                     tracing::warn!(
                         peer,
                         unlogged,
@@ -78,7 +78,7 @@ impl Forwards {
                 }
             }
             Note::Redirects(peer, status) => {
-                if let Some(unlogged) = self.redirects.pass(peer, Instant::now()) {
+                if let Some(unlogged) = self.redirects.pass(&[peer], Instant::now()) {
                     let status = status.as_u16();
                     tracing::warn!(
                         peer,
@@ -89,7 +89,7 @@ impl Forwards {
                 }
             }
             Note::Spoilt(peer, error) => {
-                if let Some(unlogged) = self.failures.pass(&format!("{peer} {error}"), Instant::now()) {
+                if let Some(unlogged) = self.failures.pass(&[peer, error], Instant::now()) {
                     tracing::warn!(
                         peer,
                         error,
@@ -99,7 +99,7 @@ impl Forwards {
                 }
             }
             Note::Failed(peer, error) => {
-                if let Some(unlogged) = self.failures.pass(&format!("{peer} {error}"), Instant::now()) {
+                if let Some(unlogged) = self.failures.pass(&[peer, error], Instant::now()) {
                     tracing::warn!(peer, error, unlogged, "a write could not be passed on");
                 }
             }
@@ -114,7 +114,7 @@ impl Forwards {
             return;
         };
         count.fetch_add(1, Relaxed);
-        if let Some(unlogged) = self.refusals.pass(&format!("{peer} {reason}"), Instant::now()) {
+        if let Some(unlogged) = self.refusals.pass(&[&peer.to_string(), reason], Instant::now()) {
             tracing::warn!(%peer, path, reason, unlogged, "a request that a peer passed on was refused");
         }
     }
