@@ -179,7 +179,7 @@ impl Peers {
             sync: settings.distro.sync_timeout,
             verify: settings.distro.verify_timeout,
             load: settings.distro.load_timeout,
-            max_data: settings.cluster.peer_max_body_bytes,
+            max_data: settings.most_peer_bytes(),
         };
         let context = settings.server.context_path.as_str().into();
         let headers = headers(&own, settings);

@@ -7,7 +7,7 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use super::{
-    cluster_settings::{ClusterSettings, DistroSettings, ForwardSettings, MembershipSettings},
+    cluster_settings::{ClusterSettings, DistroSettings, ForwardSettings, MembershipSettings, PART_BYTES},
     values::{ContextPath, Network, Pattern, PushAgent},
 };
 
@@ -64,6 +64,20 @@ pub struct Settings {
     ///
     /// Milliseconds, default 5,000, from 0 to 600,000; before [`Self::stop_grace`] begins. Then it stops all the same.
     pub drain_timeout: Duration,
+}
+
+impl Settings {
+    /// Bytes of a body that a member may bring, and of a service or a part of one among all data of a member: what is set for
+    /// members, what is set for everybody, or what a part takes with the longest instance that this node takes from clients,
+    /// whichever is most.
+    #[must_use]
+    pub fn most_peer_bytes(&self) -> usize {
+        let NamingSettings { max_name_bytes, max_metadata_bytes, .. } = self.naming;
+        // Names stand there eight times, and may take six times as long in JSON; one entry of the metadata stands there twice.
+        let instance = max_metadata_bytes.saturating_mul(2).saturating_add(max_name_bytes.saturating_mul(48));
+        let part = PART_BYTES.saturating_add(instance);
+        self.cluster.peer_max_body_bytes.max(self.http.max_body_bytes).max(part)
+    }
 }
 
 /// The listener and the paths on it.

@@ -127,7 +127,7 @@ fn every_honoured_key_reaches_its_setting() {
         ("nacre.peer.networks=127.0.0.0/8", |s| {
             s.cluster.peer_networks = values::networks("127.0.0.0/8").unwrap();
         }),
-        ("nacre.peer.max-body-bytes=1MB", |s| s.cluster.peer_max_body_bytes = 1 << 20),
+        ("nacre.peer.max-body-bytes=8MB", |s| s.cluster.peer_max_body_bytes = 8 << 20),
         ("nacre.peer.via=10.0.0.2:8848>127.0.0.1:9002, [::1]:1 > b:2", |s| {
             let via = |member: &str, target: &str| Via { member: member.into(), target: target.into() };
             s.cluster.peer_via = vec![via("10.0.0.2:8848", "127.0.0.1:9002"), via("[::1]:1", "b:2")];
@@ -331,6 +331,10 @@ fn a_wrong_value_is_told_with_its_line() {
         (
             "nacre.naming.max-name-bytes=199",
             "nacre.naming.max-name-bytes: expected a whole number from 200 to 8192, got \"199\"",
+        ),
+        (
+            "nacre.peer.max-body-bytes=4MB",
+            "nacre.peer.max-body-bytes: expected bytes (or KB, MB) from 8388608 to 4294967296, got \"4MB\"",
         ),
         (
             "nacre.push.interval-ms=1s",

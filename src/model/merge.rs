@@ -209,10 +209,8 @@ impl Merging<'_> {
     /// The fault of [`Mutant::AbsenceRemoves`].
     #[cold]
     fn remove_absent(&mut self, entries: &[Entry], extent: &Extent) {
-        for ours in &self.draft.ephemeral().clone() {
-            if extent.holds(&ours.key())
-                && !entries.iter().any(|entry| compare(&entry.key(), &ours.key()).is_eq())
-            {
+        for ours in extent.among(&self.draft.ephemeral().clone()) {
+            if !entries.iter().any(|entry| compare(&entry.key(), &ours.key()).is_eq()) {
                 let stamp = self.draft.own_stamp();
                 self.draft.bury(Gone::of(&ours.key(), stamp, self.now, Cause::Left));
             }
@@ -223,11 +221,11 @@ impl Merging<'_> {
     /// unless it is about to go from here: its owner must hear of it to remove it for all.
     fn lacks_ours(&self, entries: &[Entry], extent: &Extent) -> bool {
         let mut entries = entries.iter().peekable();
-        self.draft.ephemeral().iter().any(|ours| {
+        extent.among(self.draft.ephemeral()).any(|ours| {
             while entries.next_if(|entry| compare(&entry.key(), &ours.key()) == Ordering::Less).is_some() {}
             let told = entries.peek().is_some_and(|entry| compare(&entry.key(), &ours.key()).is_eq());
-            let is_lacking = !told && extent.holds(&ours.key());
-            is_lacking && !(self.judge == Judge::Here && self.registry.is_too_old(ours, self.now))
+            let is_about_to_go = || self.judge == Judge::Here && self.registry.is_too_old(ours, self.now);
+            !told && !is_about_to_go()
         })
     }
 
