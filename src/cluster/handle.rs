@@ -191,7 +191,7 @@ impl Cluster {
     /// Tells the operator of data that only one member has.
     fn warn_of_persistent(&self, member: &Address, count: u64) {
         let Some(members) = &self.0.members else { return };
-        if members.persistent_lines.pass(member.as_str(), Instant::now()).is_some() {
+        if members.persistent_lines.pass(&[member.as_str()], Instant::now()).is_some() {
             tracing::warn!(
                 %member,
                 count,
