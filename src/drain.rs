@@ -60,11 +60,12 @@ pub enum DrainError {
 }
 
 impl DrainError {
-    /// 1 where the node goes on, 3 where it was told and hasn't stopped yet.
+    /// 1 where the node goes on, 2 for words that name none, 3 where it was told and hasn't stopped yet.
     fn exit_code(&self) -> u8 {
         match self {
             Self::Late { .. } => 3,
-            Self::Url(_) | Self::Unanswered { .. } | Self::Refused { .. } => 1,
+            Self::Url(_) => 2,
+            Self::Unanswered { .. } | Self::Refused { .. } => 1,
         }
     }
 }
@@ -116,7 +117,13 @@ fn node_at(url: &str) -> Option<String> {
     let uri: Uri = url.parse().ok()?;
     let is_plain = uri.scheme().is_none_or(|scheme| *scheme == Scheme::HTTP);
     let authority = uri.authority().filter(|authority| is_plain && !authority.as_str().contains('@'))?;
-    Some(format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(PORT)))
+    let host = authority.host();
+    // What stands behind the host is a port or nothing; the parser leaves it as it is.
+    let port = match authority.as_str().strip_prefix(host)? {
+        "" => PORT,
+        rest => rest.strip_prefix(':')?.parse().ok().filter(|port| *port != 0)?,
+    };
+    (!host.is_empty()).then(|| format!("{host}:{port}"))
 }
 
 /// Ready when nobody takes connections there.
@@ -146,6 +153,16 @@ mod tests {
             ("http://127.0.0.1:8849/nacos", Some("127.0.0.1:8849")),
             ("http://[::1]", Some("[::1]:8848")),
             ("localhost:1", Some("localhost:1")),
+            ("node", Some("node:8848")),
+            ("http://127.0.0.1:884x", None),
+            ("http://127.0.0.1:884x/nacos", None),
+            ("nonsense:x", None),
+            ("http://127.0.0.1:", None),
+            ("http://127.0.0.1:0", None),
+            ("http://127.0.0.1:65536", None),
+            ("http://127.0.0.1:-1", None),
+            ("http://[::1]:x", None),
+            ("http://:8848", None),
             ("https://127.0.0.1:8848", None),
             ("http://a@127.0.0.1:8848", None),
             ("/nacos", None),

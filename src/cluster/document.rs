@@ -60,7 +60,7 @@ pub fn read(body: &[u8]) -> Result<MemberReport, ReportError> {
     if nacre.is_some() {
         extend_info.remove("nacre");
     }
-    Ok(MemberReport { ip, port, state, address: Address::new(&address), version, nacre, extend_info })
+    Ok(MemberReport { ip, port, state, address: Address::written(&address), version, nacre, extend_info })
 }
 
 /// A scalar as a text.

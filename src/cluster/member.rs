@@ -2,7 +2,7 @@
 //!
 //! Pure. Source: Nacos 1.4.8 core module, member.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, net::Ipv6Addr, sync::Arc};
 
 use md5::{Digest as _, Md5};
 use serde_json::{Map, Value};
@@ -27,6 +27,16 @@ impl Address {
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.into())
+    }
+
+    /// The address that somebody wrote so: an IPv4 address that is written as an IPv6 one is what it is.
+    #[must_use]
+    pub fn written(text: &str) -> Self {
+        let (mapped, rest) = match text.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+            Some((inner, rest)) => (inner.parse().ok().and_then(|ip: Ipv6Addr| ip.to_ipv4_mapped()), rest),
+            None => (None, ""),
+        };
+        mapped.map_or_else(|| Self::new(text), |ip| Self::new(&format!("{ip}{rest}")))
     }
 
     /// As listed.
@@ -185,6 +195,20 @@ mod tests {
         let others = [&["a:1"][..], &["a:1b:1"], &["a:1", "b:1", "c:1"], &[]].map(digest);
         assert!(!others.contains(&digest(&["a:1", "b:1"])));
         assert_eq!(others[0].len(), 16);
+    }
+
+    #[test]
+    fn an_ipv4_address_written_as_an_ipv6_one_is_what_it_is() {
+        for (text, address) in [
+            ("[::ffff:10.0.0.1]:8849", "10.0.0.1:8849"),
+            ("[::FFFF:a00:1]:8849", "10.0.0.1:8849"),
+            ("[::ffff:10.0.0.1]", "10.0.0.1"),
+            ("[::10.0.0.1]:1", "[::10.0.0.1]:1"),
+            ("[2001:DB8::1]:1", "[2001:DB8::1]:1"),
+            ("nacos-0:1", "nacos-0:1"),
+        ] {
+            assert_eq!(Address::written(text).as_str(), address, "{text}");
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub struct ServerSettings {
 
     /// The one local address to listen on (`server.address`).
     ///
-    /// Default none: all addresses, IPv4 and IPv6.
+    /// Default none: all addresses, IPv4 and IPv6. It is the own address, too, unless a setting gives one.
     pub address: Option<IpAddr>,
 
     /// What stands before `/v1/ns` in every path of the API (`server.servlet.context-path`).
@@ -304,7 +304,7 @@ pub enum PushTargets {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// The least severity that is logged (`nacre.log.level`): error, warn, info, debug or trace.
-    /// Default info; debug writes a line per request.
+    /// Default info; debug tells of single services, connections and pushes. Requests have [`ServerSettings::access_log`].
     pub level: tracing::Level,
 
     /// How a line looks (`nacre.log.format`). Default [`LogFormat::Text`].

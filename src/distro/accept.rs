@@ -259,7 +259,7 @@ pub fn take(
             let (taken, left_out) = match content {
                 Content::Entries { entries, extent } => {
                     outcome.read += entries.len();
-                    let mut merged = registry.merge(place, entries, extent, part.judge(), now)?;
+                    let mut merged = registry.merge(place, entries, &extent, part.judge(), now)?;
                     let left_out = merged.refused.take();
                     (Taken::Merged(merged), left_out)
                 }

@@ -299,7 +299,7 @@ impl Exchange {
             let most = self.peers.max_datum();
             let more = if *others == 0 { String::new() } else { format!(" and {others} more") };
             let reason = format!(
-                "{first}{more}: a single service has more than the {most} bytes of nacre.peer.max-body-bytes"
+                "{first}{more}: a single service has more than the {most} bytes that this node takes (nacre.peer.max-body-bytes)"
             );
             self.distro.note_failure(from, LEFT_OUT, &reason);
         }

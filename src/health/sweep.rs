@@ -20,6 +20,7 @@ use crate::{
     base::{
         burst::Burst,
         clock::{Clock, Millis},
+        mutant::{self, Mutant},
     },
     distro::{Distro, Settled},
     model::{
@@ -181,7 +182,7 @@ impl Sweeper {
     /// Beats that went on to a former owner are this node's own to know: they count before anybody is taken for silent.
     fn verdict(&self, instance: &Instance, now: Millis, grace: Millis) -> Verdict {
         let mut verdict = judge(instance, now, grace);
-        if verdict != Verdict::Stays {
+        if verdict != Verdict::Stays && !mutant::is(Mutant::LostGrace) {
             instance.count_overheard();
             verdict = judge(instance, now, grace);
         }

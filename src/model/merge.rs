@@ -84,7 +84,7 @@ impl Registry {
         &self,
         place: Place<'_>,
         mut entries: Vec<Entry>,
-        extent: Extent,
+        extent: &Extent,
         judge: Judge,
         now: Millis,
     ) -> Result<Merged, NameError> {
@@ -98,13 +98,13 @@ impl Registry {
                 None if !entries.iter().any(|entry| self.is_worth_a_service(entry, judge, now)) => {
                     return Ok(Merged::default());
                 }
-                None => self.get_or_make(place, Default::default, now)?,
+                None => self.get_or_make_told(place, now)?,
             };
             let written = self.write(&service, now, |draft| {
                 let before = draft.highest_stamp;
                 let merging =
                     Merging { registry: self, draft, judge, now, before, merged: Merged::default() };
-                merging.run(std::mem::take(&mut entries), &extent)
+                merging.run(std::mem::take(&mut entries), extent)
             });
             // Where it was removed meanwhile, nothing has been taken out of `entries`.
             if let Ok(merged) = written {
@@ -146,7 +146,7 @@ impl Registry {
         now: Millis,
     ) -> Result<Replaced, NameError> {
         loop {
-            let service = self.get_or_make(place, Default::default, now)?;
+            let service = self.get_or_make_told(place, now)?;
             let written = self.write(&service, now, |draft| {
                 let mut taking = Taking { registry: self, draft, now, replaced: Replaced::default() };
                 if owner_here {

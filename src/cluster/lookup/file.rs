@@ -73,7 +73,12 @@ impl File {
     /// Where the list is, for a person.
     #[must_use]
     pub fn place(&self) -> String {
-        self.path.display().to_string()
+        match self.settling.settled {
+            Some(Content::Absent) if !self.fallback.is_empty() => {
+                "nacos.member.list/NACOS_SERVERS".to_owned()
+            }
+            _ => self.path.display().to_string(),
+        }
     }
 
     /// Reads the list as it is now.
@@ -118,8 +123,10 @@ impl File {
             Content::Text(bytes) => {
                 List::parse(&String::from_utf8_lossy(bytes)).map_err(|error| error.to_string())
             }
-            Content::Absent => List::of_items(&self.fallback)
-                .map_err(|error| format!("there is no such file, and of nacos.member.list {error}")),
+            Content::Absent if self.fallback.is_empty() => Err("there is no such file".to_owned()),
+            Content::Absent => List::of_items(&self.fallback).map_err(|error| {
+                format!("of nacos.member.list, as there is no {}, {error}", self.path.display())
+            }),
             Content::Unreadable(reason) => Err(reason.clone()),
         }
     }
