@@ -223,6 +223,14 @@ impl Part {
     }
 }
 
+/// Whose word an answer of `from` is, as [`Part::of`] takes it: nobody's where it is a member of 1.x and owns the service. Its
+/// list is whole then, and what it lacks has gone, as in what it sends.
+#[must_use]
+pub fn teller_of_answer<'a>(view: &View, key: &ServiceKey, from: &'a Address) -> Option<&'a Address> {
+    let is_nacre = view.peer(from).is_none_or(|peer| peer.nacre.is_some());
+    (is_nacre || owner(view, &key.name) != Owner::Peer(from)).then_some(from)
+}
+
 impl Outcome {
     /// All that was wrong.
     pub fn faults(&self) -> impl Iterator<Item = &AcceptError> {
@@ -369,6 +377,33 @@ mod tests {
         for serving in [Standing::Serving, Standing::Leaving] {
             assert_eq!([2, 3].map(|from| part(serving, from)), [Part::Follows, Part::Collects]);
         }
+    }
+
+    #[test]
+    fn what_the_owner_of_1x_answers_is_its_whole_list_and_another_member_s_is_not() {
+        let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
+        let [nacre, legacy] = [2, 3].map(address);
+        let mut peers = [&nacre, &legacy].map(|peer| Peer::new(peer.clone(), MemberState::Up));
+        peers[0].nacre = Some(1);
+        let view = |standing| View::new(address(1), standing, peers.to_vec(), Mapping::Modulo);
+        let [loading, serving] = [Standing::Starting, Standing::Serving].map(view);
+        let mut parts = std::collections::BTreeSet::new();
+        for key in (0..60).map(|n| ServiceKey::new("public", &format!("G@@{n}"))) {
+            for from in [&nacre, &legacy, &address(9)] {
+                let part = |view: &View| {
+                    Part::in_view(view, &key, teller_of_answer(view, &key, from), false, || false)
+                };
+                let expected = match (owner(&serving, &key.name) == Owner::Peer(from), *from == legacy) {
+                    (true, true) => Part::Copies,
+                    (true, false) => Part::Follows,
+                    (false, _) => Part::Collects,
+                };
+                assert_eq!(part(&serving), expected, "{key} {from}");
+                assert_eq!(part(&loading), Part::Follows, "one of several answers");
+                parts.insert(format!("{expected:?}"));
+            }
+        }
+        assert_eq!(parts.len(), 3, "{parts:?}");
     }
 
     #[test]

@@ -267,7 +267,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes some of all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
+    /// Takes some of all data of a peer. Of a member of 1.x only what is new while the node loads: another one may have told more
+    /// of a list before.
     /// What comes when the node serves, from a peer that wasn't waited for any more, counts as what any member tells then: parts
     /// of it are here, and it may know of what nobody else does. What can't be read is left out, and costs nothing else.
     ///
@@ -276,7 +277,7 @@ impl Exchange {
         let at = self.at();
         match batch::read_answer(body, asked, at) {
             Ok(batch) => {
-                let outcome = self.distro.take(Some(from), batch, at.now);
+                let outcome = self.distro.take_answer(from, batch, at.now);
                 loading.took(&outcome);
                 self.distro.send_better(from, &outcome);
             }
@@ -396,7 +397,7 @@ impl Exchange {
             Ok(body) => {
                 let at = self.at();
                 let batch = batch::read_answer(&body, asked, at);
-                batch.map(|batch| self.distro.take(Some(from), batch, at.now)).map_err(Into::into)
+                batch.map(|batch| self.distro.take_answer(from, batch, at.now)).map_err(Into::into)
             }
             Err(error) => Err(ExchangeError::from(error)),
         };

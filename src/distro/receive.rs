@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     base::clock::{Millis, Reading},
-    cluster::Address,
+    cluster::{Address, View},
     model::ServiceKey,
 };
 
@@ -15,9 +15,26 @@ impl Distro {
     /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
     /// ours, add to them. `from`: see [`Part::of`].
     pub(super) fn take(&self, from: Option<&Address>, batch: Vec<batch::Read>, now: Millis) -> Outcome {
+        self.take_by(|_, _| from, batch, now)
+    }
+
+    /// Takes what a peer answered; see [`accept::teller_of_answer`].
+    pub(super) fn take_answer(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
+        self.take_by(|view, key| accept::teller_of_answer(view, key, from), batch, now)
+    }
+
+    fn take_by<'a>(
+        &self,
+        from: impl Fn(&View, &ServiceKey) -> Option<&'a Address>,
+        batch: Vec<batch::Read>,
+        now: Millis,
+    ) -> Outcome {
         let view = self.0.cluster.view();
-        let is_newcomer = from.is_some_and(|from| self.is_newcomer(from, now));
-        let part = |key: &ServiceKey| Part::in_view(&view, key, from, is_newcomer, || self.judges(key, now));
+        let part = |key: &ServiceKey| {
+            let from = from(&view, key);
+            let is_newcomer = from.is_some_and(|from| self.is_newcomer(from, now));
+            Part::in_view(&view, key, from, is_newcomer, || self.judges(key, now))
+        };
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
         self.taken(&outcome);
         outcome
