@@ -193,6 +193,25 @@ fn what_is_gone_is_remembered_also_where_it_was_never_known() {
 }
 
 #[test]
+fn the_tombstones_of_all_services_together_are_bounded_and_the_oldest_go_first() {
+    let node = Node::new(1);
+    let place = |name| Place { namespace: "public", name };
+    for n in 0..24 {
+        let (name, now, ip) = (["G@@a", "G@@b"][n % 2], NOW.plus(n as u64), format!("10.0.0.{n}"));
+        node.registry.register(place(name), &Description::new(&ip, 80, "C"), now).unwrap();
+        node.registry.deregister(place(name), key(&ip), now).unwrap();
+    }
+    assert_eq!(node.registry.bound_gone(24), 0);
+    assert_eq!(node.registry.bound_gone(16), 10, "an eighth of the bound is free again");
+    let left = ["G@@a", "G@@b"].map(|name| {
+        let state = node.registry.get(place(name)).unwrap().state();
+        state.gone.iter().map(|gone| gone.at.since(NOW)).min().map(|oldest| (oldest, state.gone.len()))
+    });
+    assert_eq!(left, [Some((10, 7)), Some((11, 7))]);
+    assert_eq!(node.registry.bound_gone(16), 0);
+}
+
+#[test]
 fn nothing_worth_remembering_makes_no_service() {
     let node = Node::new(5_000);
     assert_eq!(node.merge(Vec::new(), true), MERGED);
