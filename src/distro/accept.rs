@@ -223,12 +223,23 @@ impl Part {
     }
 }
 
-/// Whose word an answer of `from` is, as [`Part::of`] takes it: nobody's where it is a member of 1.x and owns the service. Its
-/// list is whole then, and what it lacks has gone, as in what it sends.
-#[must_use]
-pub fn teller_of_answer<'a>(view: &View, key: &ServiceKey, from: &'a Address) -> Option<&'a Address> {
-    let is_nacre = view.peer(from).is_none_or(|peer| peer.nacre.is_some());
-    (is_nacre || owner(view, &key.name) != Owner::Peer(from)).then_some(from)
+/// A member that sends data and says who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// Its address.
+    pub address: Address,
+    /// It shows that it is Nacre.
+    pub is_nacre: bool,
+}
+
+impl Sender {
+    /// Whose word its data of a service are, as [`Part::of`] takes it: nobody's where it is a member of 1.x and the owner, since
+    /// its list is whole then. Of other services it has copies, and may have old ones.
+    #[must_use]
+    pub fn tells_of(&self, view: &View, key: &ServiceKey) -> Option<&Address> {
+        let is_whole = !self.is_nacre && owner(view, &key.name) == Owner::Peer(&self.address);
+        (!is_whole).then_some(&self.address)
+    }
 }
 
 impl Outcome {
@@ -380,26 +391,21 @@ mod tests {
     }
 
     #[test]
-    fn what_the_owner_of_1x_answers_is_its_whole_list_and_another_member_s_is_not() {
+    fn what_the_owner_of_1x_tells_is_its_whole_list_and_what_another_member_does_is_not() {
         let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
-        let [nacre, legacy] = [2, 3].map(address);
-        let mut peers = [&nacre, &legacy].map(|peer| Peer::new(peer.clone(), MemberState::Up));
-        peers[0].nacre = Some(1);
-        let view = |standing| View::new(address(1), standing, peers.to_vec(), Mapping::Modulo);
-        let [loading, serving] = [Standing::Starting, Standing::Serving].map(view);
+        let peers = [2, 3].map(|n| Peer::new(address(n), MemberState::Up)).to_vec();
+        let view = View::new(address(1), Standing::Serving, peers, Mapping::Modulo);
         let mut parts = std::collections::BTreeSet::new();
         for key in (0..60).map(|n| ServiceKey::new("public", &format!("G@@{n}"))) {
-            for from in [&nacre, &legacy, &address(9)] {
-                let part = |view: &View| {
-                    Part::in_view(view, &key, teller_of_answer(view, &key, from), false, || false)
-                };
-                let expected = match (owner(&serving, &key.name) == Owner::Peer(from), *from == legacy) {
-                    (true, true) => Part::Copies,
-                    (true, false) => Part::Follows,
+            for (from, is_nacre) in [(2, true), (2, false), (3, false), (9, true)] {
+                let sender = Sender { address: address(from), is_nacre };
+                let part = Part::in_view(&view, &key, sender.tells_of(&view, &key), false, || false);
+                let expected = match (owner(&view, &key.name) == Owner::Peer(&sender.address), is_nacre) {
+                    (true, true) => Part::Follows,
+                    (true, false) => Part::Copies,
                     (false, _) => Part::Collects,
                 };
-                assert_eq!(part(&serving), expected, "{key} {from}");
-                assert_eq!(part(&loading), Part::Follows, "one of several answers");
+                assert_eq!(part, expected, "{key} {sender:?}");
                 parts.insert(format!("{expected:?}"));
             }
         }

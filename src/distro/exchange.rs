@@ -267,8 +267,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes some of all data of a peer. Of a member of 1.x only what is new while the node loads: another one may have told more
-    /// of a list before.
+    /// Takes some of all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
     /// What comes when the node serves, from a peer that wasn't waited for any more, counts as what any member tells then: parts
     /// of it are here, and it may know of what nobody else does. What can't be read is left out, and costs nothing else.
     ///
@@ -482,7 +481,7 @@ impl Exchange {
         let texts: Vec<String> = keys.iter().map(|key| key::of(key.place())).collect();
         let asked = self.at();
         let (body, at) = (self.peers.data(to, &texts).await?, self.at());
-        let outcome = self.distro.take(None, batch::read_answer(&body, asked, at)?, at.now);
+        let outcome = self.distro.take_lists(batch::read_answer(&body, asked, at)?, at.now);
         let known: BTreeSet<&ServiceKey> = outcome.taken.iter().map(|(key, _)| key).collect();
         for key in keys.iter().filter(|key| !known.contains(key)) {
             let refused = outcome.refused.iter().any(|(text, _)| *text == key::of(key.place()));

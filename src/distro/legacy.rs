@@ -96,10 +96,18 @@ impl Distro {
                 false
             }
             Compared::Differing(keys) => {
-                self.0.core.lock().pull(source, keys);
-                self.0.woken.notify_one();
+                self.pull(source, keys);
                 true
             }
+        }
+    }
+
+    /// Asks a member of 1.x for lists of its own, but for those of which something waits for it.
+    pub(super) fn pull(&self, from: &Address, keys: impl IntoIterator<Item = ServiceKey>) {
+        let mut keys = keys.into_iter().peekable();
+        if keys.peek().is_some() {
+            self.0.core.lock().pull(from, keys);
+            self.0.woken.notify_one();
         }
     }
 

@@ -1,9 +1,10 @@
 //! Takes what members send and answer into the registry, and sees to it that what is better here gets back to them.
 
 use super::{
-    accept::{self, AcceptError, Outcome, Part, Taken},
-    batch,
+    accept::{self, AcceptError, Outcome, Part, Sender, Taken},
+    batch::{self, Content},
     handle::{Distro, FAULTY_DATA},
+    mapper::{Owner, owner},
 };
 use crate::{
     base::clock::{Millis, Reading},
@@ -12,31 +13,43 @@ use crate::{
 };
 
 impl Distro {
-    /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
-    /// ours, add to them. `from`: see [`Part::of`].
-    pub(super) fn take(&self, from: Option<&Address>, batch: Vec<batch::Read>, now: Millis) -> Outcome {
-        self.take_by(|_, _| from, batch, now)
-    }
-
-    /// Takes what a peer answered; see [`accept::teller_of_answer`].
-    pub(super) fn take_answer(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
-        self.take_by(|view, key| accept::teller_of_answer(view, key, from), batch, now)
-    }
-
-    fn take_by<'a>(
+    /// Takes data: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of ours, add to
+    /// them. `teller`: see [`Part::of`].
+    fn take<'a>(
         &self,
-        from: impl Fn(&View, &ServiceKey) -> Option<&'a Address>,
+        teller: impl Fn(&View, &ServiceKey) -> Option<&'a Address>,
         batch: Vec<batch::Read>,
         now: Millis,
     ) -> Outcome {
         let view = self.0.cluster.view();
         let part = |key: &ServiceKey| {
-            let from = from(&view, key);
-            let is_newcomer = from.is_some_and(|from| self.is_newcomer(from, now));
-            Part::in_view(&view, key, from, is_newcomer, || self.judges(key, now))
+            let teller = teller(&view, key);
+            let is_newcomer = teller.is_some_and(|teller| self.is_newcomer(teller, now));
+            Part::in_view(&view, key, teller, is_newcomer, || self.judges(key, now))
         };
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
         self.taken(&outcome);
+        outcome
+    }
+
+    /// Takes lists that the owner of 1.x was asked for.
+    pub(super) fn take_lists(&self, batch: Vec<batch::Read>, now: Millis) -> Outcome {
+        self.take(|_, _| None, batch, now)
+    }
+
+    /// Takes what a member answered. Where this node serves, the list of an owner of 1.x may be older than what has been told
+    /// since: it is asked for it anew, unless something waits for it. What such a list lacks may have gone, or have come since.
+    pub(super) fn take_answer(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
+        let view = self.0.cluster.view();
+        let is_of_owner = |(_, read): &batch::Read| {
+            let list = read.as_ref().ok().filter(|datum| matches!(datum.content, Content::List(_)));
+            list.is_some_and(|datum| owner(&view, &datum.service.name) == Owner::Peer(from))
+        };
+        let (anew, others): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|read| !view.standing.is_loading() && is_of_owner(read));
+        let outcome = self.take(|_, _| Some(from), others, now);
+        let anew = anew.into_iter().filter_map(|(_, read)| Some(read.ok()?.service));
+        self.pull(from, anew);
         outcome
     }
 
@@ -53,24 +66,24 @@ impl Distro {
         }
     }
 
-    /// Takes what a member sent (a map of keys and data as JSON), key by key. `from` is the Nacre member that sent it; one
-    /// of 1.x doesn't say who it is. To members that are `unreached` by it what it sent is handed on. `written`: see
-    /// [`Self::written_at`].
+    /// Takes what a member sent (a map of keys and data as JSON), key by key; 1.4.8 doesn't say which of its members it is. To
+    /// members that are `unreached` by it what it sent is handed on. `written`: see [`Self::written_at`].
     ///
     /// # Errors
     /// The body is no such map at all.
     pub fn receive(
         &self,
-        from: Option<&Address>,
+        sender: Option<&Sender>,
         unreached: &[Address],
         written: Reading,
         body: &[u8],
     ) -> Result<Outcome, serde_json::Error> {
         let now = self.0.clock.now();
-        let outcome = self.take(from, batch::read(body, written)?, now);
+        let teller = |view: &View, key: &ServiceKey| sender.and_then(|sender| sender.tells_of(view, key));
+        let outcome = self.take(teller, batch::read(body, written)?, now);
         self.hand_on(unreached, &outcome, now);
-        match from {
-            Some(from) => self.send_whole(from, better_here(&outcome)),
+        match sender {
+            Some(sender) => self.send_whole(&sender.address, better_here(&outcome)),
             None => self.send_to_all(better_here(&outcome)),
         }
         Ok(outcome)
@@ -116,4 +129,95 @@ fn better_here(outcome: &Outcome) -> impl Iterator<Item = ServiceKey> {
         Taken::Replaced(replaced) => replaced.ours_differs,
     };
     outcome.taken.iter().filter(move |(_, taken)| is_better(taken)).map(|(key, _)| key.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::Arc};
+
+    use super::*;
+    use crate::{
+        base::clock::Clock,
+        cluster::{Cluster, MemberReport, NacreMark, Standing, lookup},
+        config::{Settings, Sources, load},
+        distro::{
+            core::{Action, Call},
+            key,
+        },
+        membership,
+        model::{Limits, Registry, change::Changes, instance::Description},
+    };
+
+    const OWN: &str = "10.0.0.1:8848";
+    const LEGACY: &str = "10.0.0.2:8848";
+
+    /// A node in a ring with one member of 1.x.
+    async fn beside_legacy() -> Distro {
+        let folder = tempfile::tempdir().unwrap();
+        let set = vec![format!("nacos.member.list={OWN},{LEGACY}")];
+        let sources = Sources { set, ..Sources::default() };
+        let mut settings = load(&sources, &|_| Err(io::ErrorKind::NotFound.into())).unwrap().settings;
+        settings.config_dir = folder.path().to_owned();
+        let settings = Arc::new(settings);
+        let found = lookup::find(&settings, Address::new(OWN)).await.unwrap().unwrap();
+        let clock = Clock::set(1_796_000_000_000);
+        let cluster = Cluster::new(found, &settings, clock.clone()).0;
+        let report = MemberReport::of_nacre(&Address::new(LEGACY), NacreMark::default());
+        cluster.reported(&MemberReport { nacre: None, ..report }, Millis(0));
+        cluster.set_standing(Standing::Serving);
+        let changes = Arc::new(Changes::default());
+        let registry = Registry::new(Arc::clone(&changes), Limits::default()).shared(clock.reading());
+        let rhythm = membership::rhythm(&Settings::default());
+        Distro::new(cluster, Arc::new(registry), changes, clock, rhythm, 1)
+    }
+
+    fn pulled(distro: &Distro) -> Vec<ServiceKey> {
+        let actions = distro.0.core.lock().poll(distro.0.clock.now());
+        let pulled = actions.into_iter().filter_map(|action| match action {
+            Action::Call { call: Call::Pull(keys), .. } => Some(keys),
+            _ => None,
+        });
+        pulled.flatten().collect()
+    }
+
+    #[tokio::test]
+    async fn the_list_of_an_owner_of_1x_that_may_be_old_is_asked_for_anew_and_takes_nothing() {
+        let distro = beside_legacy().await;
+        let (view, legacy, now) = (distro.0.cluster.view(), Address::new(LEGACY), distro.0.clock.now());
+        let service = |of: Owner<'_>| {
+            let mut keys = (0..100).map(|n| ServiceKey::new("public", &format!("G@@{n}")));
+            keys.find(|key| owner(&view, &key.name) == of).unwrap()
+        };
+        let (theirs, ours) = (service(Owner::Peer(&legacy)), service(Owner::Here));
+        for key in [&theirs, &ours] {
+            let known = Description::new("10.9.9.8", 80, "DEFAULT");
+            distro.0.lists.0.register(key.place(), &known, now).unwrap();
+        }
+        let list = |key: &ServiceKey| {
+            let key = key::of(key.place());
+            format!(r#""{key}":{{"key":"{key}","value":{{"instanceList":[{{"ip":"10.9.9.9","port":80}}]}}}}"#)
+        };
+        let body = format!("{{{},{}}}", list(&theirs), list(&ours));
+        let batch = || batch::read(body.as_bytes(), distro.0.clock.reading()).unwrap();
+        let ips = |key: &ServiceKey| {
+            let state = distro.0.lists.0.get(key.place()).unwrap().state();
+            state.ephemeral.iter().map(|one| one.ip().to_owned()).collect::<Vec<_>>()
+        };
+        distro.take_answer(&legacy, batch(), now);
+        assert_eq!(ips(&theirs), ["10.9.9.8"], "it may have come since");
+        assert_eq!(ips(&ours), ["10.9.9.8", "10.9.9.9"]);
+        assert_eq!(pulled(&distro), [theirs.clone()]);
+        distro.take_lists(batch(), now);
+        assert_eq!(ips(&theirs), ["10.9.9.9"]);
+
+        // What waits for it can't be in its list.
+        distro.send_whole(&legacy, [theirs.clone()]);
+        distro.take_answer(&legacy, batch(), now);
+        assert_eq!(pulled(&distro), []);
+        // A node that loads has several answers to take together.
+        distro.0.cluster.set_standing(Standing::Starting);
+        distro.0.lists.0.register(theirs.place(), &Description::new("10.9.9.8", 80, "DEFAULT"), now).unwrap();
+        distro.take_answer(&legacy, batch(), now);
+        assert_eq!(ips(&theirs), ["10.9.9.8", "10.9.9.9"]);
+    }
 }
