@@ -229,7 +229,7 @@ impl Seen {
                 self.gone("it refuses connections");
             }
             Probe::Alone => {
-                self.knows_us = None;
+                (self.knows_us, self.forbids_us) = (None, false);
                 self.gone(
                     "it serves alone, its own list names no members: give it the list, and start it anew",
                 );

@@ -102,9 +102,10 @@ impl Distro {
         }
     }
 
-    /// Asks a member of 1.x for lists of its own, but for those of which something waits for it.
+    /// Asks a member of 1.x for lists of its own, but for those of which something waits for it. Keys are parted by commas, so one
+    /// that has a comma can't be asked for: it comes with the next change.
     pub(super) fn pull(&self, from: &Address, keys: impl IntoIterator<Item = ServiceKey>) {
-        let mut keys = keys.into_iter().peekable();
+        let mut keys = keys.into_iter().filter(|key| !key.namespace.contains(',')).peekable();
         if keys.peek().is_some() {
             self.0.core.lock().pull(from, keys);
             self.0.woken.notify_one();

@@ -139,12 +139,11 @@ mod tests {
     use crate::{
         base::clock::Clock,
         cluster::{Cluster, MemberReport, NacreMark, Standing, lookup},
-        config::{Settings, Sources, load},
+        config::{Sources, load},
         distro::{
-            core::{Action, Call},
+            core::{Action, Call, Rhythm},
             key,
         },
-        membership,
         model::{Limits, Registry, change::Changes, instance::Description},
     };
 
@@ -167,7 +166,14 @@ mod tests {
         cluster.set_standing(Standing::Serving);
         let changes = Arc::new(Changes::default());
         let registry = Registry::new(Arc::clone(&changes), Limits::default()).shared(clock.reading());
-        let rhythm = membership::rhythm(&Settings::default());
+        let rhythm = Rhythm {
+            merge_ms: 50,
+            legacy_merge_ms: 1_000,
+            gather_ms: 5,
+            batch: 1_000,
+            retry_cap_ms: 3_000,
+            verify_ms: 5_000,
+        };
         Distro::new(cluster, Arc::new(registry), changes, clock, rhythm, 1)
     }
 
@@ -206,7 +212,7 @@ mod tests {
         distro.take_answer(&legacy, batch(), now);
         assert_eq!(ips(&theirs), ["10.9.9.8"], "it may have come since");
         assert_eq!(ips(&ours), ["10.9.9.8", "10.9.9.9"]);
-        assert_eq!(pulled(&distro), [theirs.clone()]);
+        assert_eq!(pulled(&distro), std::slice::from_ref(&theirs));
         distro.take_lists(batch(), now);
         assert_eq!(ips(&theirs), ["10.9.9.9"]);
 
@@ -214,6 +220,8 @@ mod tests {
         distro.send_whole(&legacy, [theirs.clone()]);
         distro.take_answer(&legacy, batch(), now);
         assert_eq!(pulled(&distro), []);
+        distro.pull(&legacy, [ServiceKey::new("a,b", &theirs.name)]);
+        assert_eq!(pulled(&distro), [], "it would be asked for as two");
         // A node that loads has several answers to take together.
         distro.0.cluster.set_standing(Standing::Starting);
         distro.0.lists.0.register(theirs.place(), &Description::new("10.9.9.8", 80, "DEFAULT"), now).unwrap();
