@@ -269,6 +269,16 @@ mod tests {
     }
 
     #[test]
+    fn one_whose_name_is_not_found_is_told_of_as_such() {
+        let mut roster = roster(&["b:1"]);
+        roster.probed(&Address::new("b:1"), Probe::Impossible, Millis(1));
+        let line = &troubles(&roster, None, None)[0];
+        assert!(line.ends_with(": this node can't call it: is its name found here?"), "{line}");
+        roster.probed(&Address::new("b:1"), Probe::Answered { known: true, nacre: Some(1) }, Millis(2));
+        assert_eq!(troubles(&roster, None, None), [""; 0]);
+    }
+
+    #[test]
     fn a_node_that_is_no_owner_says_why() {
         let mut roster = roster(&["b:1"]);
         roster.probed(&Address::new("b:1"), Probe::Answered { known: true, nacre: Some(1) }, Millis(1));

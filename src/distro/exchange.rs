@@ -21,6 +21,7 @@ use super::{
     key,
     lists::Lists,
     load::Loaded,
+    mapper::{Owner, owner},
     outbox::{Item, Sent},
     pieces::{PieceError, Pieces},
     silence,
@@ -34,7 +35,7 @@ use crate::{
         Address, Evidence, Peer, PeerError, Peers, View, behind_text,
         peer::{AllData, MOST_UNREACHED},
     },
-    model::{Registry, ServiceKey},
+    model::{Registry, ServiceKey, merge::ListFor},
 };
 
 /// How long the question of a member waits for those that it can't ask itself. It waits for 3 s in all.
@@ -486,13 +487,14 @@ impl Exchange {
         let texts: Vec<String> = keys.iter().map(|key| key::of(key.place())).collect();
         let asked = self.at();
         let (body, at) = (self.peers.data(to, &texts).await?, self.at());
-        let outcome = self.distro.take_lists(batch::read_answer(&body, asked, at)?, at.now);
+        let outcome = self.distro.take_lists(to, batch::read_answer(&body, asked, at)?, at.now);
         let known: BTreeSet<&ServiceKey> = outcome.taken.iter().map(|(key, _)| key).collect();
         for key in keys.iter().filter(|key| !known.contains(key)) {
             let refused = outcome.refused.iter().any(|(text, _)| *text == key::of(key.place()));
-            if !refused && !self.distro.owns(key) && self.registry().get(key.place()).is_some() {
+            let is_its_own = owner(&self.distro.0.cluster.view(), &key.name) == Owner::Peer(to);
+            if !refused && is_its_own && self.registry().get(key.place()).is_some() {
                 // A name that is there can be made.
-                let _ = self.registry().replace_by_legacy(key.place(), &[], false, at.now);
+                let _ = self.registry().replace_by_legacy(key.place(), &[], ListFor::Whole, at.now);
             }
         }
         self.distro.note_outcome(to, &outcome);

@@ -32,9 +32,10 @@ impl Distro {
         outcome
     }
 
-    /// Takes lists that the owner of 1.x was asked for.
-    pub(super) fn take_lists(&self, batch: Vec<batch::Read>, now: Millis) -> Outcome {
-        self.take(|_, _| None, batch, now)
+    /// Takes lists that a member of 1.x was asked for since it owns them; it may have lost them meanwhile.
+    pub(super) fn take_lists(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
+        let sender = Sender { address: from.clone(), is_nacre: false };
+        self.take(|view, key| sender.tells_of(view, key), batch, now)
     }
 
     /// Takes what a member answered. Where this node serves, the list of an owner of 1.x may be older than what has been told
@@ -83,8 +84,8 @@ impl Distro {
         let outcome = self.take(teller, batch::read(body, written)?, now);
         self.hand_on(unreached, &outcome, now);
         match sender {
-            Some(sender) => self.send_whole(&sender.address, better_here(&outcome)),
-            None => self.send_to_all(better_here(&outcome)),
+            Some(sender) => self.send_whole(&sender.address, self.better_here(&outcome)),
+            None => self.send_to_all(self.better_here(&outcome)),
         }
         Ok(outcome)
     }
@@ -102,9 +103,26 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
-    /// Sends a peer what is better here than what it told.
+    /// Sends a peer what is better here than what it told. Of what it owns as a member of 1.x it knows best, and is asked.
     pub(super) fn send_better(&self, from: &Address, outcome: &Outcome) {
-        self.send_whole(from, better_here(outcome));
+        self.send_whole(from, self.better_here(outcome));
+        let view = self.0.cluster.view();
+        let is_its_own = |(key, taken): &&(ServiceKey, Taken)| {
+            matches!(taken, Taken::Replaced(replaced) if replaced.ours_differs)
+                && owner(&view, &key.name) == Owner::Peer(from)
+        };
+        self.pull(from, outcome.taken.iter().filter(is_its_own).map(|(key, _)| key.clone()));
+    }
+
+    /// The services of which this node knows better than the peer whose data came to this. Of lists without stamps those of its
+    /// own: what it has of others are copies, too.
+    fn better_here(&self, outcome: &Outcome) -> impl Iterator<Item = ServiceKey> {
+        let view = self.0.cluster.view();
+        let is_better = move |(key, taken): &&(ServiceKey, Taken)| match taken {
+            Taken::Merged(merged) => merged.ours_is_newer,
+            Taken::Replaced(replaced) => replaced.ours_differs && owner(&view, &key.name) == Owner::Here,
+        };
+        outcome.taken.iter().filter(is_better).map(|(key, _)| key.clone())
     }
 
     /// Notes what was wrong with data of a peer, and sends it what is better here.
@@ -120,15 +138,6 @@ impl Distro {
 #[must_use]
 pub fn first_fault(outcome: &Outcome) -> Option<String> {
     outcome.faults().next().map(AcceptError::to_string)
-}
-
-/// The services of which this node knows better than the peer whose data came to this.
-fn better_here(outcome: &Outcome) -> impl Iterator<Item = ServiceKey> {
-    let is_better = |taken: &Taken| match taken {
-        Taken::Merged(merged) => merged.ours_is_newer,
-        Taken::Replaced(replaced) => replaced.ours_differs,
-    };
-    outcome.taken.iter().filter(move |(_, taken)| is_better(taken)).map(|(key, _)| key.clone())
 }
 
 #[cfg(test)]
@@ -177,55 +186,95 @@ mod tests {
         Distro::new(cluster, Arc::new(registry), changes, clock, rhythm, 1)
     }
 
-    fn pulled(distro: &Distro) -> Vec<ServiceKey> {
-        let actions = distro.0.core.lock().poll(distro.0.clock.now());
-        let pulled = actions.into_iter().filter_map(|action| match action {
-            Action::Call { call: Call::Pull(keys), .. } => Some(keys),
-            _ => None,
-        });
-        pulled.flatten().collect()
+    /// That node, with 10.9.9.8 in a service of the member of 1.x and in one of its own.
+    struct Node {
+        distro: Distro,
+        legacy: Address,
+        theirs: ServiceKey,
+        ours: ServiceKey,
+    }
+
+    impl Node {
+        async fn new() -> Self {
+            let (distro, legacy) = (beside_legacy().await, Address::new(LEGACY));
+            let view = distro.0.cluster.view();
+            let service = |of: Owner<'_>| {
+                let mut keys = (0..100).map(|n| ServiceKey::new("public", &format!("G@@{n}")));
+                keys.find(|key| owner(&view, &key.name) == of).unwrap()
+            };
+            let (theirs, ours) = (service(Owner::Peer(&legacy)), service(Owner::Here));
+            for key in [&theirs, &ours] {
+                let known = Description::new("10.9.9.8", 80, "DEFAULT");
+                distro.0.lists.0.register(key.place(), &known, distro.0.clock.now()).unwrap();
+            }
+            Self { distro, legacy, theirs, ours }
+        }
+
+        /// Lists of 1.x with 10.9.9.9 in both.
+        fn lists(&self) -> Vec<batch::Read> {
+            let instance = r#"{"ip":"10.9.9.9","port":80}"#;
+            let list = |key: &ServiceKey| {
+                let key = key::of(key.place());
+                format!(r#""{key}":{{"key":"{key}","value":{{"instanceList":[{instance}]}}}}"#)
+            };
+            let body = format!("{{{},{}}}", list(&self.theirs), list(&self.ours));
+            batch::read(body.as_bytes(), self.distro.0.clock.reading()).unwrap()
+        }
+
+        fn answered(&self) {
+            let outcome = self.distro.take_answer(&self.legacy, self.lists(), self.distro.0.clock.now());
+            self.distro.send_better(&self.legacy, &outcome);
+        }
+
+        fn ips(&self, key: &ServiceKey) -> Vec<String> {
+            let state = self.distro.0.lists.0.get(key.place()).unwrap().state();
+            state.ephemeral.iter().map(|one| one.ip().to_owned()).collect()
+        }
+
+        /// What it asks the member of 1.x for now; nothing while that hasn't answered.
+        fn pulled(&self) -> Vec<ServiceKey> {
+            let actions = self.distro.0.core.lock().poll(self.distro.0.clock.now());
+            let pulled = actions.into_iter().filter_map(|action| match action {
+                Action::Call { call: Call::Pull(keys), .. } => Some(keys),
+                _ => None,
+            });
+            pulled.flatten().collect()
+        }
+    }
+
+    const BOTH: [&str; 2] = ["10.9.9.8", "10.9.9.9"];
+
+    #[tokio::test]
+    async fn what_an_owner_of_1x_answered_may_be_old_and_is_asked_for_anew() {
+        let node = Node::new().await;
+        node.answered();
+        assert_eq!(node.ips(&node.theirs), ["10.9.9.8"], "it may have come since");
+        assert_eq!(node.ips(&node.ours), BOTH);
+        assert_eq!(node.pulled(), std::slice::from_ref(&node.theirs));
+        node.distro.take_lists(&node.legacy, node.lists(), node.distro.0.clock.now());
+        assert_eq!(node.ips(&node.theirs), ["10.9.9.9"]);
+        assert_eq!(node.ips(&node.ours), BOTH, "it doesn't own that any more");
     }
 
     #[tokio::test]
-    async fn the_list_of_an_owner_of_1x_that_may_be_old_is_asked_for_anew_and_takes_nothing() {
-        let distro = beside_legacy().await;
-        let (view, legacy, now) = (distro.0.cluster.view(), Address::new(LEGACY), distro.0.clock.now());
-        let service = |of: Owner<'_>| {
-            let mut keys = (0..100).map(|n| ServiceKey::new("public", &format!("G@@{n}")));
-            keys.find(|key| owner(&view, &key.name) == of).unwrap()
-        };
-        let (theirs, ours) = (service(Owner::Peer(&legacy)), service(Owner::Here));
-        for key in [&theirs, &ours] {
-            let known = Description::new("10.9.9.8", 80, "DEFAULT");
-            distro.0.lists.0.register(key.place(), &known, now).unwrap();
-        }
-        let list = |key: &ServiceKey| {
-            let key = key::of(key.place());
-            format!(r#""{key}":{{"key":"{key}","value":{{"instanceList":[{{"ip":"10.9.9.9","port":80}}]}}}}"#)
-        };
-        let body = format!("{{{},{}}}", list(&theirs), list(&ours));
-        let batch = || batch::read(body.as_bytes(), distro.0.clock.reading()).unwrap();
-        let ips = |key: &ServiceKey| {
-            let state = distro.0.lists.0.get(key.place()).unwrap().state();
-            state.ephemeral.iter().map(|one| one.ip().to_owned()).collect::<Vec<_>>()
-        };
-        distro.take_answer(&legacy, batch(), now);
-        assert_eq!(ips(&theirs), ["10.9.9.8"], "it may have come since");
-        assert_eq!(ips(&ours), ["10.9.9.8", "10.9.9.9"]);
-        assert_eq!(pulled(&distro), std::slice::from_ref(&theirs));
-        distro.take_lists(batch(), now);
-        assert_eq!(ips(&theirs), ["10.9.9.9"]);
+    async fn a_node_that_loads_takes_several_answers_together_and_asks_the_owner_when_it_serves() {
+        let node = Node::new().await;
+        node.distro.0.cluster.set_standing(Standing::Starting);
+        node.answered();
+        assert_eq!(
+            (node.ips(&node.theirs), node.ips(&node.ours)),
+            (BOTH.map(Into::into).into(), BOTH.map(Into::into).into())
+        );
+        assert_eq!(node.pulled(), std::slice::from_ref(&node.theirs));
+    }
 
-        // What waits for it can't be in its list.
-        distro.send_whole(&legacy, [theirs.clone()]);
-        distro.take_answer(&legacy, batch(), now);
-        assert_eq!(pulled(&distro), []);
-        distro.pull(&legacy, [ServiceKey::new("a,b", &theirs.name)]);
-        assert_eq!(pulled(&distro), [], "it would be asked for as two");
-        // A node that loads has several answers to take together.
-        distro.0.cluster.set_standing(Standing::Starting);
-        distro.0.lists.0.register(theirs.place(), &Description::new("10.9.9.8", 80, "DEFAULT"), now).unwrap();
-        distro.take_answer(&legacy, batch(), now);
-        assert_eq!(ips(&theirs), ["10.9.9.8", "10.9.9.9"]);
+    #[tokio::test]
+    async fn an_owner_of_1x_is_not_asked_for_what_it_lacks_nor_for_what_it_would_take_for_two() {
+        let node = Node::new().await;
+        node.distro.pull(&node.legacy, [ServiceKey::new("a,b", &node.theirs.name)]);
+        node.distro.send_whole(&node.legacy, [node.theirs.clone()]);
+        node.answered();
+        assert_eq!(node.pulled(), []);
+        assert_eq!(node.ips(&node.theirs), ["10.9.9.8"]);
     }
 }

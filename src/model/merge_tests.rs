@@ -9,7 +9,7 @@ use super::{
     change::Changes,
     gone::Cause,
     instance::{Description, InstanceId},
-    merge::{Judge, Merged, Replaced},
+    merge::{Judge, ListFor, Merged, Replaced},
     name::NameError,
     service::Beaten,
 };
@@ -663,7 +663,7 @@ fn a_digest_speaks_of_the_instances_that_are_there() {
 #[test]
 fn the_list_of_a_1x_owner_takes_the_place_of_what_is_there() {
     let node = Node::new(5_000);
-    let take = |list: &[Instance]| node.registry.replace_by_legacy(PLACE, list, false, NOW).unwrap();
+    let take = |list: &[Instance]| node.registry.replace_by_legacy(PLACE, list, ListFor::Whole, NOW).unwrap();
     let changed = Replaced { changed: true, ..Replaced::default() };
     assert_eq!(take(&[instance("a", 0), instance("b", 0)]), changed);
     assert_eq!(node.shown(), ["a 5000 1.0 true", "b 5000 1.0 true"]);
@@ -691,7 +691,7 @@ fn of_the_list_of_another_an_owner_takes_what_is_new_and_tells_what_is_not_so() 
     node.deregister("b");
     node.reports();
     let take = |list: &[Instance]| {
-        let replaced = node.registry.replace_by_legacy(PLACE, list, true, NOW).unwrap();
+        let replaced = node.registry.replace_by_legacy(PLACE, list, ListFor::News, NOW).unwrap();
         (replaced.changed, replaced.ours_differs)
     };
     let late = instance("c", 0);
@@ -710,6 +710,26 @@ fn of_the_list_of_another_an_owner_takes_what_is_new_and_tells_what_is_not_so() 
     again.beat(NOW.plus(1));
     assert_eq!(take(&[instance("a", 0), instance("d", 0), again]), (true, false));
     assert_eq!(node.shown(), ["a 5000 1.0 true", "b 5004 1.0 true", "d 5003 1.0 true"]);
+}
+
+#[test]
+fn of_a_copy_what_is_new_is_taken_whatever_the_clock_of_its_teller_shows_and_nobody_is_told() {
+    let node = Node::new(5_000);
+    node.register("a", 1.0);
+    node.deregister("a");
+    node.reports();
+    let old = |ip| {
+        let last_beat = NOW.minus(600_000);
+        Instance::new(Description::new(ip, 80, "C"), InstanceId::Simple, last_beat)
+    };
+    let take = |list: &[Instance], of| node.registry.replace_by_legacy(PLACE, list, of, NOW).unwrap();
+    assert!(!take(&[old("b")], ListFor::News).changed, "it would only go again");
+    let copied = take(&[old("a"), old("b")], ListFor::Copy);
+    assert_eq!((copied.changed, copied.ours_differs), (true, true));
+    assert_eq!(node.shown(), ["b 5002 1.0 true", "a 5001 left"]);
+    assert_eq!(node.reports().1, 0);
+    let known = node.service().state().ephemeral.iter().map(|one| one.last_beat()).collect::<Vec<_>>();
+    assert_eq!(known, [NOW], "it gets its whole time");
 }
 
 /// One thing that is told: of which instance, under which stamp, what.
