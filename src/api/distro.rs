@@ -19,7 +19,7 @@ use super::{
 use crate::{
     base::json,
     cluster::{
-        Address, Standing,
+        Address, Standing, View,
         peer::{self, unreached_of},
     },
     distro::{
@@ -28,6 +28,7 @@ use crate::{
         bodies::{DatumToSend, Dialect, ShownData},
         codec::Data,
         key::{self, Key},
+        mapper::{Owner, owner},
         receive::first_fault,
     },
     model::{Service, State},
@@ -114,19 +115,20 @@ pub fn get_datum(api: &Api, call: &V1Call) -> Outcome {
         Key::Other | Key::Broken => None,
     };
     let services: Vec<Arc<Service>> = keys.split(',').filter_map(find).collect();
-    let data: Vec<_> = services.iter().map(|service| whole(service, service.state())).collect();
+    let view = api.cluster.view_guard();
+    let data: Vec<_> = services.iter().map(|service| whole(&view, service, service.state())).collect();
     Ok(octets(api, &data, dialect(api, call)))
 }
 
 /// GET datums: all ephemeral lists that aren't empty, and for a Nacre member what is remembered of empty ones.
 pub fn get_datums(api: &Api, call: &V1Call) -> Outcome {
     check_loaded(api)?;
-    let dialect = dialect(api, call);
+    let (dialect, view) = (dialect(api, call), api.cluster.view());
     let mut data = Vec::new();
     api.registry.for_each(|service| {
         let state = service.state();
         if !state.ephemeral.is_empty() || dialect == Dialect::Nacre && !state.gone.is_empty() {
-            data.push(whole(service, state));
+            data.push(whole(&view, service, state));
         }
     });
     Ok(octets(api, &data, dialect))
@@ -140,8 +142,9 @@ fn dialect(api: &Api, call: &V1Call) -> Dialect {
     }
 }
 
-fn whole(service: &Service, state: Arc<State>) -> DatumToSend {
-    DatumToSend { service: service.key.clone(), state: Some(state), newer_than: None }
+fn whole(view: &View, service: &Service, state: Arc<State>) -> DatumToSend {
+    let is_copy = owner(view, &service.key.name) != Owner::Here;
+    DatumToSend { service: service.key.clone(), state: Some(state), newer_than: None, is_copy }
 }
 
 fn octets(api: &Api, data: &[DatumToSend], dialect: Dialect) -> Reply {

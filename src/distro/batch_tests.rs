@@ -306,7 +306,7 @@ proptest! {
         let service = ServiceKey::new("public", "G@@s");
         from.replace_by_legacy(service.place(), &list, ListFor::Whole, AT.now).unwrap();
         let state = |registry: &Registry| registry.get(service.place()).unwrap().state();
-        let data = [DatumToSend { service: service.clone(), state: Some(state(&from)), newer_than: None }];
+        let data = [DatumToSend { service: service.clone(), state: Some(state(&from)), newer_than: None, is_copy: false }];
         for body in bodies(data, Dialect::Nacre, || AT, BODY_BYTES) {
             let outcome = accept::take(&to, read(&body.bytes, AT).unwrap(), |_| Part::Copies, AT.now);
             prop_assert_eq!(outcome.refused.len() + outcome.halved.len(), 0);

@@ -53,6 +53,9 @@ pub struct DatumToSend {
     pub state: Option<Arc<State>>,
     /// A Nacre member is told what has a higher stamp; nothing for all of it. 1.x always gets the whole list.
     pub newer_than: Option<u64>,
+    /// Its owner alone knows the beats. A member of 1.x that gets it may own it in a moment, and judges by what stands there:
+    /// what is healthy counts as just beaten, to it.
+    pub is_copy: bool,
 }
 
 impl DatumToSend {
@@ -187,6 +190,9 @@ impl Serialize for Instances<'_> {
         let &ShownList { part, dialect, at } = self.0;
         let name = &*part.datum.service.name;
         serializer.collect_seq(part.slice.alive().map(|(instance, mark)| match dialect {
+            Dialect::Legacy if part.datum.is_copy && instance.healthy() => {
+                WholeInstance::beaten(instance, name, at)
+            }
             Dialect::Legacy => WholeInstance::of(instance, name, at),
             Dialect::Nacre => WholeInstance::stamped(instance, mark, name, at),
         }))
@@ -349,7 +355,7 @@ mod tests {
     fn outgoing(registry: &Registry, name: &str, newer_than: Option<u64>) -> DatumToSend {
         let service = ServiceKey::new("public", name);
         let state = registry.get(service.place()).map(|service| service.state());
-        DatumToSend { service, state, newer_than }
+        DatumToSend { service, state, newer_than, is_copy: false }
     }
 
     fn texts(data: Vec<DatumToSend>, dialect: Dialect, body_bytes: usize) -> Vec<(String, Vec<u64>)> {
@@ -366,6 +372,14 @@ mod tests {
         let shown = ShownData { data: &data, dialect: Dialect::Legacy, at: AT };
         assert_eq!(String::from_utf8(json::to_bytes(&shown)).unwrap(), expected);
         assert_eq!(texts(data, Dialect::Legacy, BODY_BYTES)[0].0, expected);
+        let copy = |healthy: bool| {
+            let service = registry.get(Place { namespace: "public", name: "G@@s" }).unwrap();
+            registry.set_health(&service, AT.now, |_| Some(healthy));
+            let copy = DatumToSend { is_copy: true, ..outgoing(&registry, "G@@s", None) };
+            texts(vec![copy], Dialect::Legacy, BODY_BYTES).remove(0).0
+        };
+        assert_eq!(copy(true), expected.replace("1795983049438", "1795983049938"), "as if it had beaten now");
+        assert_eq!(copy(false), expected.replace(r#""healthy":true"#, r#""healthy":false"#));
         let gone = texts(vec![outgoing(&registry, "G@@t", None)], Dialect::Legacy, BODY_BYTES);
         assert_eq!(
             gone[0].0,

@@ -365,6 +365,18 @@ impl<D: Data> Core<D> {
         self.lines.values_mut().for_each(|line| line.outbox.came_belated(key, stamp));
     }
 
+    /// A member of 1.x that owns these keys has told of them a node that comes to the ring: the others of 1.x are to have them anew.
+    ///
+    /// One of them may own some when the node has come, and would judge by beats as old as the last list that it was sent.
+    pub fn pass_on(&mut self, from: &Address, keys: impl IntoIterator<Item = D::Key>, now: Millis) {
+        let (pace, view) = (self.pace(), Arc::clone(&self.view));
+        let others = |address: &Address| address != from && !view.is_nacre(address);
+        let mut lines: Vec<_> = self.lines.iter_mut().filter(|(address, _)| others(address)).collect();
+        for key in keys {
+            lines.iter_mut().for_each(|(_, line)| line.outbox.put(&key, false, now, pace));
+        }
+    }
+
     /// A peer has sent these keys, whose data have these fingerprints here, and can't reach another: this node hands them on, if it
     /// reaches it. Nothing twice: members that hand on to each other in a ring come to an end.
     pub fn hand_on(&mut self, to: &Address, keys: impl IntoIterator<Item = (D::Key, u64)>, now: Millis) {

@@ -352,6 +352,14 @@ fn a_member_of_1x_is_not_asked_for_what_it_has_yet_to_be_sent() {
 }
 
 #[test]
+fn what_an_owner_of_1x_told_goes_to_the_others_of_1x_alone() {
+    let up = MemberState::Up;
+    let mut core = serving(vec![nacre(2, up), legacy(3, up), legacy(4, up)]);
+    core.pass_on(&address(3), [7, 8], Millis(1));
+    assert_eq!(said(&core.poll(Millis(10))), ["10.0.0.4:8848 push 7>None 8>None"]);
+}
+
+#[test]
 fn a_node_loads_before_it_says_anything_and_one_that_stood_still_says_so_first() {
     let data = Numbers([(1, 1)].into());
     let peers = |state| vec![nacre(2, state)];

@@ -380,6 +380,7 @@ impl Exchange {
             service: item.key.clone(),
             state: self.registry().get(item.key.place()).map(|service| service.state()),
             newer_than: item.newer_than,
+            is_copy: false,
         });
         bodies(outgoing, dialect, || self.at(), BODY_BYTES)
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     base::clock::{Millis, Reading},
-    cluster::{Address, View},
+    cluster::{Address, Standing, View},
     model::ServiceKey,
 };
 
@@ -51,6 +51,14 @@ impl Distro {
         let outcome = self.take(|_, _| Some(from), others, now);
         let anew = anew.into_iter().filter_map(|(_, read)| Some(read.ok()?.service));
         self.pull(from, anew);
+        if view.standing == Standing::Starting {
+            let is_as_told = |(key, taken): &&(ServiceKey, Taken)| {
+                matches!(taken, Taken::Replaced(replaced) if !replaced.ours_differs)
+                    && owner(&view, &key.name) == Owner::Peer(from)
+            };
+            let keys = outcome.taken.iter().filter(is_as_told).map(|(key, _)| key.clone());
+            self.0.core.lock().pass_on(from, keys, now);
+        }
         outcome
     }
 
@@ -147,7 +155,7 @@ mod tests {
     use super::*;
     use crate::{
         base::clock::Clock,
-        cluster::{Cluster, MemberReport, NacreMark, Standing, lookup},
+        cluster::{Cluster, MemberReport, NacreMark, lookup},
         config::{Sources, load},
         distro::{
             core::{Action, Call, Rhythm},

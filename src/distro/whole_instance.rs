@@ -87,6 +87,12 @@ impl<'a> WholeInstance<'a> {
         }
     }
 
+    /// The same, as if it had beaten just now.
+    #[must_use]
+    pub fn beaten(instance: &'a Instance, service: &'a str, at: Reading) -> Self {
+        Self { last_beat: at.wall_ms, ..Self::of(instance, service, at) }
+    }
+
     /// The same for a Nacre member, with this health and stamp.
     #[must_use]
     pub fn stamped(instance: &'a Instance, mark: Mark, service: &'a str, at: Reading) -> Self {
