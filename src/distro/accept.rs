@@ -15,7 +15,7 @@ use crate::{
         clock::{Millis, Reading},
         json::Object,
     },
-    cluster::{Address, View},
+    cluster::{Address, Standing, View},
     model::{
         Definition, Instance, Registry, ServiceKey,
         cluster::Cluster,
@@ -163,7 +163,10 @@ pub struct Outcome {
 pub enum Part {
     /// It keeps a copy of what a member of 1.x tells: a list takes the place of its own.
     Copies,
-    /// It keeps a copy, and a Nacre member tells that is the owner; or it loads, and shall show what the others show.
+    /// It starts, and takes what anybody has.
+    Gathers,
+    /// It keeps a copy, and a Nacre member tells that is the owner, or who tells isn't the owner and brings nothing that the owner
+    /// isn't told; or it compares, and shall show what the others show.
     Follows,
     /// It owns the service since a moment ago, or one tells that isn't the owner: of a list without stamps it takes
     /// what is new. A Nacre member sends such lists as long as it doesn't know that this node is one.
@@ -185,14 +188,18 @@ impl Part {
         is_newcomer: bool,
         is_long: impl FnOnce() -> bool,
     ) -> Self {
-        if view.standing.is_loading() {
-            return Self::Follows;
-        }
         let owner = owner(view, &key.name);
-        match Self::of(owner, from, is_newcomer, is_long) {
-            // Whoever tells is of 1.x, so it isn't that owner.
-            Self::Copies if matches!(owner, Owner::Peer(owner) if view.is_nacre(owner)) => Self::Collects,
-            part => part,
+        let is_of_legacy = |owner: &Address| view.peer(owner).is_some_and(|peer| peer.nacre.is_none());
+        match (view.standing, owner) {
+            (Standing::Starting, _) => Self::Gathers,
+            // Its services have been looked after by others meanwhile; lists of one of 1.x are whole then.
+            (Standing::Comparing, Owner::Peer(owner)) if from == Some(owner) && is_of_legacy(owner) => {
+                Self::Copies
+            }
+            (Standing::Comparing, _) => Self::Follows,
+            // Who says nothing of itself is of 1.x, so it isn't that owner, which is told as well.
+            (_, Owner::Peer(owner)) if from.is_none() && view.is_nacre(owner) => Self::Follows,
+            _ => Self::of(owner, from, is_newcomer, is_long),
         }
     }
 
@@ -221,6 +228,7 @@ impl Part {
     pub fn taken_for(self) -> ListFor {
         match self {
             Self::Copies => ListFor::Whole,
+            Self::Gathers => ListFor::Gathered,
             Self::Follows => ListFor::Copy,
             Self::Collects | Self::Doubts | Self::Judges => ListFor::News,
         }
@@ -231,7 +239,7 @@ impl Part {
     pub fn judge(self) -> Judge {
         match self {
             Self::Judges => Judge::Here,
-            Self::Follows => Judge::Teller,
+            Self::Gathers | Self::Follows => Judge::Teller,
             Self::Copies | Self::Collects => Judge::Another,
             Self::Doubts => Judge::Nobody,
         }
@@ -324,7 +332,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        cluster::{Mapping, MemberState, Peer, Standing},
+        cluster::{Mapping, MemberState, Peer},
         model::{Limits, change::Changes},
     };
 
@@ -389,18 +397,21 @@ mod tests {
     #[test]
     fn a_node_follows_what_others_show_while_it_loads_and_no_longer_when_it_serves() {
         let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
-        let part = |standing, from: u32| {
-            let peers = [2, 3].map(|n| Peer::new(address(n), MemberState::Up)).to_vec();
-            let view = View::new(address(1), standing, peers, Mapping::Modulo);
+        let part = |standing, nacre, from: u32| {
+            let peers = [2, 3].map(|n| Peer { nacre, ..Peer::new(address(n), MemberState::Up) });
+            let view = View::new(address(1), standing, peers.to_vec(), Mapping::Modulo);
             let mut keys = (0..60).map(|n| ServiceKey::new("public", &format!("G@@{n}")));
             let key = keys.find(|key| owner(&view, &key.name) == Owner::Peer(&address(2))).unwrap();
             Part::in_view(&view, &key, Some(&address(from)), false, || false)
         };
-        for loading in [Standing::Starting, Standing::Comparing] {
-            assert_eq!([2, 3].map(|from| part(loading, from)), [Part::Follows; 2]);
+        for nacre in [None, Some(1)] {
+            assert_eq!([2, 3].map(|from| part(Standing::Starting, nacre, from)), [Part::Gathers; 2]);
         }
+        let comparing = |nacre| [2, 3].map(|from| part(Standing::Comparing, nacre, from));
+        assert_eq!(comparing(Some(1)), [Part::Follows; 2]);
+        assert_eq!(comparing(None), [Part::Copies, Part::Follows], "the owner of 1.x has what there is");
         for serving in [Standing::Serving, Standing::Leaving] {
-            assert_eq!([2, 3].map(|from| part(serving, from)), [Part::Follows, Part::Collects]);
+            assert_eq!([2, 3].map(|from| part(serving, Some(1), from)), [Part::Follows, Part::Collects]);
         }
     }
 
@@ -426,6 +437,7 @@ mod tests {
             // 1.4.8 doesn't say who it is; a Nacre member it isn't.
             let expected = match owner(&view, &key.name) {
                 Owner::Peer(of) if *of != address(4) => Part::Copies,
+                Owner::Peer(_) => Part::Follows,
                 _ => Part::Collects,
             };
             assert_eq!(Part::in_view(&view, &key, None, false, || false), expected, "{key}");

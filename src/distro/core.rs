@@ -365,18 +365,6 @@ impl<D: Data> Core<D> {
         self.lines.values_mut().for_each(|line| line.outbox.came_belated(key, stamp));
     }
 
-    /// A member of 1.x that owns these keys has told of them a node that comes to the ring: the others of 1.x are to have them anew.
-    ///
-    /// One of them may own some when the node has come, and would judge by beats as old as the last list that it was sent.
-    pub fn pass_on(&mut self, from: &Address, keys: impl IntoIterator<Item = D::Key>, now: Millis) {
-        let (pace, view) = (self.pace(), Arc::clone(&self.view));
-        let others = |address: &Address| address != from && !view.is_nacre(address);
-        let mut lines: Vec<_> = self.lines.iter_mut().filter(|(address, _)| others(address)).collect();
-        for key in keys {
-            lines.iter_mut().for_each(|(_, line)| line.outbox.put(&key, false, now, pace));
-        }
-    }
-
     /// A peer has sent these keys, whose data have these fingerprints here, and can't reach another: this node hands them on, if it
     /// reaches it. Nothing twice: members that hand on to each other in a ring come to an end.
     pub fn hand_on(&mut self, to: &Address, keys: impl IntoIterator<Item = (D::Key, u64)>, now: Millis) {
@@ -396,6 +384,12 @@ impl<D: Data> Core<D> {
         if let Some(Line { pulls, outbox, .. }) = self.lines.get_mut(peer) {
             pulls.extend(keys.into_iter().filter(|key| !outbox.lacks(key)));
         }
+    }
+
+    /// Whether something of a key waits for a peer, or is under way to it.
+    #[must_use]
+    pub fn awaits(&self, peer: &Address, key: &D::Key) -> bool {
+        self.lines.get(peer).is_some_and(|line| line.outbox.lacks(key))
     }
 
     /// Parts of a key are silent: asks those that may know better; [`Action::Settled`] tells when they have answered.
@@ -661,14 +655,20 @@ impl<D: Data> Core<D> {
         let view = Arc::clone(&self.view);
         for peer in &view.peers {
             let Some(line) = self.lines.get_mut(&peer.address) else { continue };
-            if line.pulls.is_empty() || std::mem::replace(&mut line.pulling, true) {
+            if line.pulls.is_empty() || line.pulling {
                 continue;
             }
             let rest = line.pulls.iter().nth(PULL_BATCH).cloned();
             let rest = rest.map(|first| line.pulls.split_off(&first)).unwrap_or_default();
             let keys = std::mem::replace(&mut line.pulls, rest);
-            let call = self.call(&peer.address, Call::Pull(keys.into_iter().collect()));
-            actions.push(call);
+            // What was written since, too; and a member that has become Nacre compares otherwise.
+            let is_asked = |key: &D::Key| peer.nacre.is_none() && !line.outbox.lacks(key);
+            let keys: Vec<_> = keys.into_iter().filter(is_asked).collect();
+            line.pulling = !keys.is_empty();
+            if line.pulling {
+                let call = self.call(&peer.address, Call::Pull(keys));
+                actions.push(call);
+            }
         }
     }
 

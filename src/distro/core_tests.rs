@@ -352,11 +352,15 @@ fn a_member_of_1x_is_not_asked_for_what_it_has_yet_to_be_sent() {
 }
 
 #[test]
-fn what_an_owner_of_1x_told_goes_to_the_others_of_1x_alone() {
-    let up = MemberState::Up;
-    let mut core = serving(vec![nacre(2, up), legacy(3, up), legacy(4, up)]);
-    core.pass_on(&address(3), [7, 8], Millis(1));
-    assert_eq!(said(&core.poll(Millis(10))), ["10.0.0.4:8848 push 7>None 8>None"]);
+fn a_member_that_has_become_nacre_is_not_pulled_from() {
+    let mut core = serving(vec![nacre(2, MemberState::Up), legacy(3, MemberState::Up)]);
+    core.pull(&address(2), [5]);
+    core.pull(&address(3), [5, 6]);
+    core.changed(&6, Millis(0));
+    assert!(core.awaits(&address(3), &6));
+    let said = said(&core.poll(Millis(0)));
+    let pulls: Vec<_> = said.iter().filter(|text| text.contains("pull")).collect();
+    assert_eq!(pulls, ["10.0.0.3:8848 pull [5]"], "nor is one asked for what was written since");
 }
 
 #[test]

@@ -492,7 +492,9 @@ impl Exchange {
         let known: BTreeSet<&ServiceKey> = outcome.taken.iter().map(|(key, _)| key).collect();
         for key in keys.iter().filter(|key| !known.contains(key)) {
             let refused = outcome.refused.iter().any(|(text, _)| *text == key::of(key.place()));
-            let is_its_own = owner(&self.distro.0.cluster.view(), &key.name) == Owner::Peer(to);
+            let view = self.distro.0.cluster.view();
+            let is_its_own =
+                owner(&view, &key.name) == Owner::Peer(to) && !self.distro.awaits_its_owner(&view, key);
             if !refused && is_its_own && self.registry().get(key.place()).is_some() {
                 // A name that is there can be made.
                 let _ = self.registry().replace_by_legacy(key.place(), &[], ListFor::Whole, at.now);

@@ -2,13 +2,13 @@
 
 use super::{
     accept::{self, AcceptError, Outcome, Part, Sender, Taken},
-    batch::{self, Content},
+    batch,
     handle::{Distro, FAULTY_DATA},
     mapper::{Owner, owner},
 };
 use crate::{
     base::clock::{Millis, Reading},
-    cluster::{Address, Standing, View},
+    cluster::{Address, View},
     model::ServiceKey,
 };
 
@@ -25,7 +25,9 @@ impl Distro {
         let part = |key: &ServiceKey| {
             let teller = teller(&view, key);
             let is_newcomer = teller.is_some_and(|teller| self.is_newcomer(teller, now));
-            Part::in_view(&view, key, teller, is_newcomer, || self.judges(key, now))
+            let part = Part::in_view(&view, key, teller, is_newcomer, || self.judges(key, now));
+            // An owner of 1.x can't have what waits for it, and its list would take that away.
+            if part == Part::Copies && self.awaits_its_owner(&view, key) { Part::Follows } else { part }
         };
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
         self.taken(&outcome);
@@ -38,28 +40,18 @@ impl Distro {
         self.take(|view, key| sender.tells_of(view, key), batch, now)
     }
 
-    /// Takes what a member answered. Where this node serves, the list of an owner of 1.x may be older than what has been told
-    /// since: it is asked for it anew, unless something waits for it. What such a list lacks may have gone, or have come since.
-    pub(super) fn take_answer(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
-        let view = self.0.cluster.view();
-        let is_of_owner = |(_, read): &batch::Read| {
-            let list = read.as_ref().ok().filter(|datum| matches!(datum.content, Content::List(_)));
-            list.is_some_and(|datum| owner(&view, &datum.service.name) == Owner::Peer(from))
-        };
-        let (anew, others): (Vec<_>, Vec<_>) =
-            batch.into_iter().partition(|read| !view.standing.is_loading() && is_of_owner(read));
-        let outcome = self.take(|_, _| Some(from), others, now);
-        let anew = anew.into_iter().filter_map(|(_, read)| Some(read.ok()?.service));
-        self.pull(from, anew);
-        if view.standing == Standing::Starting {
-            let is_as_told = |(key, taken): &&(ServiceKey, Taken)| {
-                matches!(taken, Taken::Replaced(replaced) if !replaced.ours_differs)
-                    && owner(&view, &key.name) == Owner::Peer(from)
-            };
-            let keys = outcome.taken.iter().filter(is_as_told).map(|(key, _)| key.clone());
-            self.0.core.lock().pass_on(from, keys, now);
+    /// Whether something of a service waits for its owner, or is under way to it.
+    pub(super) fn awaits_its_owner(&self, view: &View, key: &ServiceKey) -> bool {
+        match owner(view, &key.name) {
+            Owner::Peer(owner) => self.0.core.lock().awaits(owner, key),
+            Owner::Here | Owner::Nobody => false,
         }
-        outcome
+    }
+
+    /// Takes what a member answered to a load. Where this node serves by now, the list of an owner of 1.x may be older than what
+    /// has been told since: it only adds, and [`Self::send_better`] asks for it anew.
+    pub(super) fn take_answer(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
+        self.take(|_, _| Some(from), batch, now)
     }
 
     fn taken(&self, outcome: &Outcome) {
@@ -155,7 +147,7 @@ mod tests {
     use super::*;
     use crate::{
         base::clock::Clock,
-        cluster::{Cluster, MemberReport, NacreMark, lookup},
+        cluster::{Cluster, MemberReport, NacreMark, Standing, lookup},
         config::{Sources, load},
         distro::{
             core::{Action, Call, Rhythm},
@@ -256,7 +248,7 @@ mod tests {
     async fn what_an_owner_of_1x_answered_may_be_old_and_is_asked_for_anew() {
         let node = Node::new().await;
         node.answered();
-        assert_eq!(node.ips(&node.theirs), ["10.9.9.8"], "it may have come since");
+        assert_eq!(node.ips(&node.theirs), BOTH, "one may have come since");
         assert_eq!(node.ips(&node.ours), BOTH);
         assert_eq!(node.pulled(), std::slice::from_ref(&node.theirs));
         node.distro.take_lists(&node.legacy, node.lists(), node.distro.0.clock.now());
@@ -265,25 +257,38 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_that_loads_takes_several_answers_together_and_asks_the_owner_when_it_serves() {
+    async fn a_node_that_stood_still_takes_what_owners_of_1x_have_for_all() {
+        let node = Node::new().await;
+        node.distro.0.cluster.set_standing(Standing::Comparing);
+        node.answered();
+        // It is out of the ring, so that member owns all.
+        assert_eq!(
+            (node.ips(&node.theirs), node.ips(&node.ours)),
+            (vec!["10.9.9.9".into()], vec!["10.9.9.9".into()])
+        );
+    }
+
+    #[tokio::test]
+    async fn a_node_that_starts_takes_what_anybody_has_and_tells_all() {
         let node = Node::new().await;
         node.distro.0.cluster.set_standing(Standing::Starting);
+        node.distro.take_changes(node.distro.0.clock.now());
         node.answered();
         assert_eq!(
             (node.ips(&node.theirs), node.ips(&node.ours)),
             (BOTH.map(Into::into).into(), BOTH.map(Into::into).into())
         );
-        // Until it serves it owns nothing itself.
-        assert!(node.pulled().contains(&node.theirs));
+        assert!(node.distro.0.changes.try_next_local().is_some());
     }
 
     #[tokio::test]
-    async fn an_owner_of_1x_is_not_asked_for_what_it_lacks_nor_for_what_it_would_take_for_two() {
+    async fn what_waits_for_an_owner_of_1x_is_not_taken_away_by_its_list() {
         let node = Node::new().await;
         node.distro.pull(&node.legacy, [ServiceKey::new("a,b", &node.theirs.name)]);
         node.distro.send_whole(&node.legacy, [node.theirs.clone()]);
         node.answered();
-        assert_eq!(node.pulled(), []);
-        assert_eq!(node.ips(&node.theirs), ["10.9.9.8"]);
+        assert_eq!(node.pulled(), [], "nor is it asked for, and never for what it would take for two");
+        node.distro.take_lists(&node.legacy, node.lists(), node.distro.0.clock.now());
+        assert_eq!(node.ips(&node.theirs), BOTH);
     }
 }

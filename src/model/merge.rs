@@ -148,7 +148,12 @@ impl Registry {
                 let mut taking = Taking { registry: self, draft, now, replaced: Replaced::default() };
                 match taken_for {
                     ListFor::Whole => taking.take_all(list),
-                    ListFor::Copy | ListFor::News => taking.take_additions(list, taken_for),
+                    ListFor::News => taking.take_additions(list, false),
+                    ListFor::Copy => taking.take_additions(list, true),
+                    ListFor::Gathered => {
+                        taking.take_additions(list, true);
+                        taking.draft.touched.local |= taking.draft.touched.stamps;
+                    }
                 }
                 taking.replaced.changed = taking.draft.touched.list();
                 taking.replaced
@@ -326,6 +331,9 @@ fn is_contradicted(told: &Gone, known: &Instance, now: Millis) -> bool {
         && !mutant::is(Mutant::SilenceUnrefuted)
 }
 
+/// Of what is known by copies without stamps alone.
+const OLDEST_STAMP: u64 = 1;
+
 /// What the list of a 1.x member is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListFor {
@@ -333,6 +341,8 @@ pub enum ListFor {
     Whole,
     /// What another has: what is new in it is taken, unless it went here since its last beat, and nobody is told of it.
     Copy,
+    /// The same, and all are told: who starts brings members of 1.x what their copies lack, and newer beats than theirs.
+    Gathered,
     /// What this node, or the owner, may not know yet: the same, unless it has been silent for too long, and all are told.
     News,
 }
@@ -377,7 +387,7 @@ impl Taking<'_> {
         self.put(new, Draft::own_stamp);
     }
 
-    fn take_additions(&mut self, list: &[Instance], taken_for: ListFor) {
+    fn take_additions(&mut self, list: &[Instance], is_copy: bool) {
         for told in list {
             if let Some(known) = self.draft.ephemeral().get(&told.key()) {
                 known.hear_beat(told.last_beat());
@@ -387,23 +397,24 @@ impl Taking<'_> {
             if went_since {
                 continue;
             }
-            match taken_for {
-                ListFor::Copy | ListFor::Whole => self.put_copy(told),
-                ListFor::News if self.registry.is_too_old(told, self.now) => {}
-                ListFor::News => self.put(told.copy(), Draft::local_stamp),
+            if is_copy {
+                self.put_copy(told);
+            } else if !self.registry.is_too_old(told, self.now) {
+                self.put(told.copy(), Draft::local_stamp);
             }
         }
         self.replaced.ours_differs = self.differs(list);
     }
 
     /// Beats stand there by the clock of another, and in a copy they are as old as the copy: what looks silent may live, and gets
-    /// its whole time anew.
+    /// its whole time anew. Whatever a Nacre member stamped is newer.
     fn put_copy(&mut self, told: &Instance) {
         let new = told.copy();
         if self.registry.is_too_old(told, self.now) {
             new.beat(self.now);
         }
-        self.put(new, Draft::own_stamp);
+        self.draft.touched.stamps = true;
+        self.put(new, |_| OLDEST_STAMP);
     }
 
     /// Whether `list` shows anything else than is here now.

@@ -726,10 +726,12 @@ fn of_a_copy_what_is_new_is_taken_whatever_the_clock_of_its_teller_shows_and_nob
     assert!(!take(&[old("b")], ListFor::News).changed, "it would only go again");
     let copied = take(&[old("a"), old("b")], ListFor::Copy);
     assert_eq!((copied.changed, copied.ours_differs), (true, true));
-    assert_eq!(node.shown(), ["b 5002 1.0 true", "a 5001 left"]);
+    assert_eq!(node.shown(), ["b 1 1.0 true", "a 5001 left"], "what a Nacre member stamped is newer");
     assert_eq!(node.reports().1, 0);
+    assert!(take(&[old("b"), old("c")], ListFor::Gathered).changed);
+    assert_eq!(node.reports().1, 1, "who starts tells all");
     let known = node.service().state().ephemeral.iter().map(|one| one.last_beat()).collect::<Vec<_>>();
-    assert_eq!(known, [NOW], "it gets its whole time");
+    assert_eq!(known, [NOW; 2], "they get their whole time");
 }
 
 /// One thing that is told: of which instance, under which stamp, what.
