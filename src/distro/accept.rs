@@ -179,7 +179,8 @@ pub enum Part {
 
 impl Part {
     /// Of a node with this view, to what a peer tells of a service. While it loads it takes what others show; what it asked
-    /// for then, and gets when it serves, is what a peer tells like any other. The rest: see [`Self::of`].
+    /// for then, and gets when it serves, is what a peer tells like any other. Who doesn't say who it is brings copies of
+    /// services of Nacre members. The rest: see [`Self::of`].
     #[must_use]
     pub fn in_view(
         view: &View,

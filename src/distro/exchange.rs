@@ -272,7 +272,8 @@ impl Exchange {
 
     /// Takes some of all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
     /// What comes when the node serves, from a peer that wasn't waited for any more, counts as what any member tells then: parts
-    /// of it are here, and it may know of what nobody else does. What can't be read is left out, and costs nothing else up to a bound ([`MOST_UNREADABLE`]).
+    /// of it are here, and it may know of what nobody else does. What can't be read is left out, and costs nothing else up to
+    /// a bound ([`MOST_UNREADABLE`]).
     ///
     /// `asked`: when it was asked for, here and below.
     fn take_some(&self, from: &Address, body: &[u8], asked: Reading, loading: &mut Loading) {

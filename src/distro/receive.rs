@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Distro {
-    /// Takes data: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of ours, add to
-    /// them. `teller`: see [`Part::of`].
+    /// Takes data: what Nacre members stamped is merged, lists of 1.x take the place of ours or add to them, by the [`Part`] of
+    /// this node. `teller`: see [`Part::of`].
     fn take<'a>(
         &self,
         teller: impl Fn(&View, &ServiceKey) -> Option<&'a Address>,

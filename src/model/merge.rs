@@ -51,7 +51,7 @@ pub struct Merged {
 pub struct Replaced {
     /// The list looks different now; subscribers are told.
     pub changed: bool,
-    /// Only where we own the service: our list isn't the peer's, which should get ours.
+    /// Where the list only added: ours isn't the peer's.
     pub ours_differs: bool,
     /// Why an instance was left out; the others count.
     pub refused: Option<NameError>,
