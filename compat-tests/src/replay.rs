@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::compare::{Difference, compare};
 use crate::golden::{Action, Expected, Scenario};
 use crate::order::Case;
-use crate::run::{Pauses, run};
+use crate::run::{Got, Pauses, run};
 use crate::shuffle::shuffle;
 use crate::target::Target;
 
@@ -70,6 +70,10 @@ pub struct StepDifference {
     pub sent: String,
     /// What differs.
     pub differences: Vec<Difference>,
+    /// The whole text that was expected, where there was one.
+    pub want: String,
+    /// The whole text that came.
+    pub got: String,
 }
 
 impl Outcome {
@@ -110,7 +114,8 @@ pub fn replay_in_order(target: &Target, cases: &[Case<'_>], options: &Options) -
     cases.iter().map(|case| play(target, *case, options)).collect()
 }
 
-fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
+/// Plays one case.
+pub fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
     let scenario = case.scenario;
     let verdict = match run(target, scenario, options.pauses) {
         Err(broke) => {
@@ -122,7 +127,8 @@ fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
                 let Some(got) = done.got else { continue };
                 let differences = compare(&stated.expected, &got, &stated.rules, options.key_order);
                 if !differences.is_empty() {
-                    found.push(StepDifference { step, sent: done.sent, differences });
+                    let (want, got) = texts(stated.expected.first(), &got);
+                    found.push(StepDifference { step, sent: done.sent, differences, want, got });
                 }
             }
             if found.is_empty() { Verdict::Same } else { Verdict::Differs(found) }
@@ -137,8 +143,25 @@ fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
     }
 }
 
+/// The whole texts of an answer: as it was expected and as it came.
+fn texts(expected: Option<&Expected>, got: &Got) -> (String, String) {
+    let want = match expected {
+        Some(Expected::Response(want)) => want.body.clone(),
+        Some(Expected::Datagram { body, .. }) => body.clone(),
+        Some(Expected::Raw { responses, closed }) => format!("{responses:?}, closed: {closed}"),
+        Some(Expected::Nothing | Expected::Reached) | None => String::new(),
+    };
+    let got = match got {
+        Got::Response(response) => response.body.clone(),
+        Got::Datagram(datagram, _) => datagram.as_ref().map(|got| got.body.clone()).unwrap_or_default(),
+        Got::Until { last, .. } => last.clone(),
+        Got::Raw(answer) => format!("{:?}, closed: {}", answer.items, answer.closed),
+    };
+    (want, got)
+}
+
 /// About how long a scenario waits for something other than an answer.
-fn waits(scenario: &Scenario) -> Duration {
+pub fn waits(scenario: &Scenario) -> Duration {
     let step = |step: &crate::golden::Step| match &step.action {
         Action::Sleep(wait) => *wait,
         Action::Until { timeout, .. } => step.rules.min.unwrap_or(*timeout / 2),

@@ -1,7 +1,6 @@
 //! Plays one scenario against a server: step by step, each answer folded so that it can be compared.
 
 use std::collections::HashMap;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -83,7 +82,7 @@ pub fn run(target: &Target, scenario: &Scenario, pauses: Pauses) -> Result<Vec<D
         http: HashMap::new(),
         marks: HashMap::new(),
     };
-    stage.vars.set("run", run_token());
+    stage.vars.set("run", target.run().map_or_else(run_token, str::to_owned));
     stage.vars.set("authority", target.authority());
     let mut done = Vec::with_capacity(scenario.steps.len());
     for (at, step) in scenario.steps.iter().enumerate() {
@@ -124,7 +123,8 @@ impl Stage<'_> {
                 return Ok(Some(self.until(&self.filled(request), &texts, start, *timeout)?));
             }
             Action::UdpRecv { name, timeout, ack, drain } => {
-                let datagram = self.port(name)?.receive(*timeout, *ack, *drain)?;
+                let stop = self.target.stop().clone();
+                let datagram = self.port(name)?.receive(*timeout, *ack, *drain, &stop)?;
                 return Ok(Some(Got::Datagram(datagram, start.elapsed())));
             }
             Action::HttpSeen(name) => {
@@ -132,7 +132,7 @@ impl Stage<'_> {
                 return Ok(Some(Got::Response(Response { status: 0, headers: Vec::new(), body })));
             }
             Action::Sleep(wait) if self.pauses == Pauses::NoneAfterWrites && *wait <= WRITE_PAUSE => {}
-            Action::Sleep(wait) => thread::sleep(*wait),
+            Action::Sleep(wait) => self.target.stop().wait(*wait)?,
             Action::Mark(name) => {
                 self.marks.insert(name.clone(), begin);
             }
@@ -198,7 +198,7 @@ impl Stage<'_> {
             if came && went {
                 return Ok(Got::Until { reached: true, elapsed: start.elapsed(), last });
             }
-            thread::sleep(POLL); // asking is the only way to learn of it
+            self.target.stop().wait(POLL)?; // asking is the only way to learn of it
         }
         Ok(Got::Until { reached: false, elapsed: start.elapsed(), last })
     }

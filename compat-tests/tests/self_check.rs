@@ -8,6 +8,8 @@ mod fake;
 use std::path::Path;
 use std::time::Duration;
 
+use compat_tests::cases::{Library, Playable, Steps, own_index};
+use compat_tests::facts::Level;
 use compat_tests::golden::{
     Action, Expected, ExpectedRaw, ExpectedResponse, Scenario, Status, Suite, load, load_folder,
 };
@@ -297,4 +299,48 @@ fn a_misspelt_key_and_two_actions_in_a_step_are_refused() {
     assert!(refused(r#"[{"request": "GET"}]"#).contains("METHOD /path"));
     assert!(refused(r#"[{"request": "GET /", "response": {"status": ["6xx"]}}]"#).contains("6xx"));
     assert!(refused(r#"[{"request": "GET /", "mask": [["(", ""]]}]"#).contains("mask"));
+}
+
+#[test]
+fn every_recording_has_its_facts_and_no_facts_are_of_nothing() {
+    let suites = scenarios("golden");
+    let index = own_index().unwrap();
+    let mut recorded: Vec<(&str, &str)> = suites
+        .iter()
+        .flat_map(|suite| suite.scenarios.iter().map(|scenario| (&*suite.name, &*scenario.name)))
+        .collect();
+    recorded.sort_unstable();
+    assert_eq!(index.names().collect::<Vec<_>>(), recorded);
+}
+
+#[test]
+fn every_case_says_one_sentence_and_no_id_is_there_twice() {
+    let library = Library::own(false).unwrap();
+    let cases = library.cases(None, None);
+    let mut ids = std::collections::BTreeSet::new();
+    for Playable { facts, .. } in &cases {
+        assert!(ids.insert(&facts.id), "{} is there twice", facts.id);
+        let one = facts.says.ends_with('.') && facts.says.matches(". ").count() == 0;
+        assert!(one && facts.says.len() < 120, "{}: {}", facts.id, facts.says);
+        assert!((1..=3).contains(&facts.weight) && !facts.source.is_empty(), "{}", facts.id);
+        assert!(facts.weight == 1 || !facts.clients.is_empty(), "{} weighs for nobody", facts.id);
+    }
+}
+
+#[test]
+fn what_is_called_safe_only_reads() {
+    let library = Library::own(false).unwrap();
+    for case in library.cases(Some(Level::Safe), None) {
+        let Steps::Recorded(recorded) = case.steps else { continue };
+        for step in &recorded.scenario.steps {
+            let reads = match &step.action {
+                Action::Request { request, .. } | Action::Until { request, .. } => {
+                    matches!(&*request.method, "GET" | "HEAD") && !request.target.contains("udpPort")
+                }
+                Action::Sleep(_) | Action::Mark(_) => true,
+                _ => false,
+            };
+            assert!(reads, "{} does more than read: {:?}", case.facts.id, step.action);
+        }
+    }
 }

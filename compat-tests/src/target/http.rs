@@ -29,13 +29,16 @@ impl Target {
     /// # Errors
     /// If the server can't be reached, closes without an answer, or isn't done within the request's limit.
     pub fn send(&self, request: &HttpRequest) -> Result<Response> {
+        let body = request.form.as_ref().map(|form| urlencoded(form));
+        let body = body.as_ref().or(request.body.as_ref());
+        self.note(&request.method, &request.target, body.map(String::as_str).unwrap_or_default());
         let mut stream = self.connect(request.timeout)?;
         stream.set_read_timeout(Some(request.timeout))?;
         stream.set_write_timeout(Some(request.timeout))?;
         // A server may refuse a long request before it has read all of it: its answer counts, not our write.
         let written = stream.write_all(&self.bytes_of(request)?);
         match read(&mut stream, request.method == "HEAD") {
-            Ok(response) => Ok(response),
+            Ok(response) => Ok(Response { body: self.as_recorded(response.body), ..response }),
             Err(error) => {
                 written.context("can't send the request")?;
                 Err(error)
@@ -55,6 +58,11 @@ impl Target {
                 None => headers.push((name, value.clone())),
             }
         }
+        if let Some(token) = &self.token
+            && !headers.iter().any(|(name, _)| *name == "Authorization")
+        {
+            headers.push(("Authorization", Some(format!("Bearer {token}"))));
+        }
         let body = match &request.form {
             Some(form) => Some(urlencoded(form)),
             None => request.body.clone(),
@@ -73,7 +81,8 @@ impl Target {
         } else if matches!(request.method.as_str(), "POST" | "PUT" | "PATCH") {
             set_default(&mut headers, "Content-Length", "0".to_owned());
         }
-        let mut bytes = format!("{} {} HTTP/1.1\r\n", request.method, request.target).into_bytes();
+        let target = self.to_context(&request.target);
+        let mut bytes = format!("{} {target} HTTP/1.1\r\n", request.method).into_bytes();
         for (name, value) in headers {
             if let Some(value) = value {
                 bytes.extend(format!("{name}: ").into_bytes());
@@ -136,6 +145,13 @@ fn urlencoded(form: &[(String, String)]) -> String {
         out.push('=');
         escape(value, &mut out);
     }
+    out
+}
+
+/// A text as it stands in a query.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    escape(text, &mut out);
     out
 }
 

@@ -7,21 +7,33 @@ mod wanted;
 mod wire;
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-pub use http::Response;
+use crate::ledger::Ledger;
+use crate::stop::Stop;
+
+pub use http::{Response, escaped};
 pub use raw::RawAnswer;
 pub use udp::{Datagram, Port};
 pub use wanted::{HttpTarget, TcpTarget};
 pub use wire::RawItem;
 
-/// Where the server is.
+/// The path under which the recordings ask.
+const RECORDED_CONTEXT: &str = "/nacos";
+
+/// Where the server is, and what goes with every request.
 #[derive(Debug, Clone)]
 pub struct Target {
     address: SocketAddr,
     authority: String,
+    context: String,
+    token: Option<String>,
+    run: Option<String>,
+    ledger: Arc<Mutex<Ledger>>,
+    stop: Stop,
 }
 
 impl Target {
@@ -30,6 +42,10 @@ impl Target {
     /// # Errors
     /// If the URL is not of this form or the host has no address.
     pub fn parse(url: &str) -> Result<Self> {
+        ensure!(
+            !url.starts_with("https://"),
+            "{url:?} is TLS, which this program doesn't speak: give it the plain port, or a proxy that takes TLS off"
+        );
         let rest =
             url.strip_prefix("http://").with_context(|| format!("{url:?} doesn't begin with http://"))?;
         let authority = rest.split('/').next().unwrap_or(rest);
@@ -41,12 +57,66 @@ impl Target {
             .with_context(|| format!("can't look up {authority:?}"))?
             .next()
             .with_context(|| format!("{authority:?} has no address"))?;
-        Ok(Self { address, authority: authority.to_owned() })
+        Ok(Self {
+            address,
+            authority: authority.to_owned(),
+            context: RECORDED_CONTEXT.to_owned(),
+            token: None,
+            run: None,
+            ledger: Arc::default(),
+            stop: Stop::default(),
+        })
+    }
+
+    /// The same server, whose entries stand under another path; empty or `/` for none.
+    pub fn under(self, context: &str) -> Self {
+        let path = context.trim_matches('/');
+        Self { context: if path.is_empty() { String::new() } else { format!("/{path}") }, ..self }
+    }
+
+    /// The same server, asked with this token; without one, as somebody who didn't log in.
+    pub fn with_token(self, token: Option<String>) -> Self {
+        Self { token, ..self }
+    }
+
+    /// The same server for one case: names begin with `run`, and what may be made is noted apart.
+    pub fn for_case(&self, run: String) -> Self {
+        Self { run: Some(run), ledger: Arc::default(), ..self.clone() }
     }
 
     /// Host and port as a `Host` header has them.
     pub fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// The host's address and the port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The path before `/v1`.
+    pub fn context(&self) -> &str {
+        &self.context
+    }
+
+    /// What names begin with, if this is for one case.
+    pub fn run(&self) -> Option<&str> {
+        self.run.as_deref()
+    }
+
+    /// What every request shows.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// Whether and why the run is over.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// What may have been made so far.
+    pub fn ledger(&self) -> Ledger {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether anyone listens there.
@@ -55,6 +125,31 @@ impl Target {
     /// If a connection can't be opened within 5 s.
     pub fn probe(&self) -> Result<()> {
         self.connect(Duration::from_secs(5)).map(drop)
+    }
+
+    fn note(&self, method: &str, target: &str, body: &str) {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).note(method, target, body);
+    }
+
+    /// A recorded path as this server has it.
+    fn to_context(&self, target: &str) -> String {
+        match target.strip_prefix(RECORDED_CONTEXT) {
+            Some(rest) if rest.is_empty() || rest.starts_with(['/', '?']) => {
+                format!("{}{rest}", self.context)
+            }
+            _ => target.to_owned(),
+        }
+    }
+
+    /// An answer's body as it would be under the recorded path: errors name the path that was asked.
+    fn as_recorded(&self, body: String) -> String {
+        if self.context == RECORDED_CONTEXT {
+            return body;
+        }
+        let here = format!("{}/v1/", self.context);
+        let recorded = format!("{RECORDED_CONTEXT}/v1/");
+        body.replace(&format!("\"{here}"), &format!("\"{recorded}"))
+            .replace(&format!(":{here}"), &format!(":{recorded}"))
     }
 
     fn connect(&self, timeout: Duration) -> Result<TcpStream> {
@@ -68,6 +163,18 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_context_path_stands_in_place_of_the_recorded_one() {
+        let target = Target::parse("http://127.0.0.1:1").unwrap().under("/naming/");
+        assert_eq!(target.to_context("/nacos/v1/ns?a=/nacos/"), "/naming/v1/ns?a=/nacos/");
+        assert_eq!(
+            (target.to_context("/nacosx"), target.to_context("/nacos")),
+            ("/nacosx".into(), "/naming".into())
+        );
+        assert_eq!(target.as_recorded(r#"{"path":"/naming/v1/x"}"#.into()), r#"{"path":"/nacos/v1/x"}"#);
+        assert_eq!(target.under("/").to_context("/nacos/v1/ns"), "/v1/ns");
+    }
 
     #[test]
     fn a_url_is_taken_with_or_without_a_path() {

@@ -4,11 +4,15 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::wire::gunzip;
 use crate::golden::Ack;
 use crate::json::{self, Json};
+use crate::stop::Stop;
+
+/// How soon waiting notices that the run is over.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A bound port on 127.0.0.1.
 #[derive(Debug)]
@@ -47,8 +51,14 @@ impl Port {
     /// Receives one datagram, or (draining) all that come within `timeout` and answers the last.
     ///
     /// # Errors
-    /// If a datagram is no text, or one to be acknowledged has no `lastRefTime` to name.
-    pub fn receive(&mut self, timeout: Duration, ack: Ack, drain: bool) -> Result<Option<Datagram>> {
+    /// If the run is over, a datagram is no text, or one to be acknowledged has no `lastRefTime` to name.
+    pub fn receive(
+        &mut self,
+        timeout: Duration,
+        ack: Ack,
+        drain: bool,
+        stop: &Stop,
+    ) -> Result<Option<Datagram>> {
         let deadline = Instant::now() + timeout;
         let mut last = None;
         self.peer = None;
@@ -58,7 +68,8 @@ impl Port {
             if left.is_zero() {
                 return Ok(last);
             }
-            self.socket.set_read_timeout(Some(left))?;
+            ensure!(stop.reason().is_none(), "the run is over");
+            self.socket.set_read_timeout(Some(left.min(LOOK)))?;
             let (count, peer) = match self.socket.recv_from(&mut space) {
                 Ok(received) => received,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,

@@ -1,0 +1,137 @@
+//! Takes away what a case has made: instances, then their service, then namespaces of the run's name.
+//!
+//! Works through the entries that clients and the console use, whatever the case did and however it ended; only what
+//! bears the token of the run is touched, or, for a case of fixed names, what its own requests named.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::golden::HttpRequest;
+use crate::json::{Json, parse};
+use crate::ledger::{Ledger, ServiceKey};
+use crate::target::{Target, escaped};
+
+/// As often a service is tried; a server may answer before a removal is done.
+const TRIES: usize = 6;
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Takes everything away; gives what couldn't be.
+pub fn take_away(target: &Target, ledger: &Ledger, token: &str, fixed: bool) -> Vec<String> {
+    let mut left = Vec::new();
+    let mut services = ledger.services(token, fixed);
+    for namespace in ledger.namespaces() {
+        services.extend(found(target, namespace, token));
+    }
+    services.sort();
+    services.dedup();
+    for service in services {
+        if !(0..TRIES).any(|attempt| {
+            if attempt > 0 {
+                thread::sleep(PAUSE); // asking again is the only way to learn of it
+            }
+            is_gone(target, &service)
+        }) {
+            left.push(format!("service {}@@{} of {:?}", service.group, service.name, service.namespace));
+        }
+    }
+    if ledger.has_namespaces() {
+        left.extend(namespaces(target, token));
+    }
+    left
+}
+
+/// What the console's search finds under the token: a request may be read otherwise than its letters suggest.
+fn found(target: &Target, namespace: &str, token: &str) -> Vec<ServiceKey> {
+    let mut keys = Vec::new();
+    for parameter in ["serviceNameParam", "groupNameParam"] {
+        let path = format!(
+            "/nacos/v1/ns/catalog/services?{parameter}={token}&namespaceId={}&pageNo=1&pageSize=500",
+            escaped(namespace)
+        );
+        let page = ask(target, "GET", &path).and_then(|(_, body)| parse(&body).ok());
+        let list = page.as_ref().and_then(|page| page.get("serviceList")).map(items).unwrap_or_default();
+        keys.extend(list.iter().filter_map(|service| {
+            let (group, name) = (text(service, "groupName")?, text(service, "name")?);
+            let ours = group.contains(token) || name.contains(token);
+            ours.then(|| ServiceKey { namespace: namespace.to_owned(), group, name })
+        }));
+    }
+    keys
+}
+
+/// Whether the service is gone; if it isn't, its instances and itself are asked to go.
+fn is_gone(target: &Target, service: &ServiceKey) -> bool {
+    // Together: a name may hold a separator of its own, which would be taken for the group's.
+    let grouped = escaped(&format!("{}@@{}", service.group, service.name));
+    let named = format!("serviceName={grouped}&namespaceId={}", escaped(&service.namespace));
+    let Some((status, body)) = ask(target, "GET", &format!("/nacos/v1/ns/service?{named}")) else {
+        return false;
+    };
+    if status != 200 {
+        return true;
+    }
+    let detail = parse(&body).ok();
+    let clusters = detail.as_ref().and_then(|detail| detail.get("clusters")).map(items).unwrap_or_default();
+    for cluster in clusters.iter().filter_map(|cluster| text(cluster, "name")) {
+        for instance in instances(target, service, &cluster) {
+            ask(target, "DELETE", &format!("/nacos/v1/ns/instance?{named}&{instance}"));
+        }
+    }
+    ask(target, "DELETE", &format!("/nacos/v1/ns/service?{named}"));
+    false
+}
+
+/// The parameters that name each instance of a cluster.
+fn instances(target: &Target, service: &ServiceKey, cluster: &str) -> Vec<String> {
+    let grouped = format!("{}@@{}", service.group, service.name);
+    let path = format!(
+        "/nacos/v1/ns/catalog/instances?serviceName={}&clusterName={}&namespaceId={}&pageNo=1&pageSize=1000",
+        escaped(&grouped),
+        escaped(cluster),
+        escaped(&service.namespace)
+    );
+    let list = ask(target, "GET", &path).and_then(|(_, body)| parse(&body).ok());
+    let list = list.as_ref().and_then(|page| page.get("list")).map(items).unwrap_or_default();
+    let named = |instance: &Json| {
+        let ephemeral = !matches!(instance.get("ephemeral"), Some(Json::Bool(false)));
+        let (ip, Json::Number(port)) = (text(instance, "ip")?, instance.get("port")?) else { return None };
+        let cluster = escaped(cluster);
+        Some(format!("ip={}&port={port}&clusterName={cluster}&ephemeral={ephemeral}", escaped(&ip)))
+    };
+    list.iter().filter_map(named).collect()
+}
+
+fn namespaces(target: &Target, token: &str) -> Vec<String> {
+    let list = ask(target, "GET", "/nacos/v1/console/namespaces").and_then(|(_, body)| parse(&body).ok());
+    let list = list.as_ref().and_then(|list| list.get("data")).map(items).unwrap_or_default();
+    let mut left = Vec::new();
+    for id in list.iter().filter(|item| item.to_string().contains(token)).filter_map(|i| text(i, "namespace"))
+    {
+        let path = format!("/nacos/v1/console/namespaces?namespaceId={}", escaped(&id));
+        if ask(target, "DELETE", &path).is_none_or(|(status, _)| status != 200) {
+            left.push(format!("namespace {id}"));
+        }
+    }
+    left
+}
+
+fn ask(target: &Target, method: &str, path: &str) -> Option<(u16, String)> {
+    let request = HttpRequest::new(method, path, Duration::from_secs(10));
+    target.send(&request).ok().map(|answer| (answer.status, answer.body))
+}
+
+fn items(list: &Json) -> Vec<Json> {
+    match list {
+        Json::List(items) => items.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn text(object: &Json, key: &str) -> Option<String> {
+    match object.get(key)? {
+        Json::Text(text) => Some(text.clone()),
+        _ => None,
+    }
+}

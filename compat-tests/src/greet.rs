@@ -1,0 +1,161 @@
+//! Is there a Nacos 1.x server at the URL, how is it asked, and what can be shown of it?
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::facts::Need;
+use crate::golden::{HttpRequest, RawExchange};
+use crate::json::{Json, parse};
+use crate::target::{RawItem, Response, Target, escaped};
+
+/// A question that every naming server answers 200, whatever it holds.
+const QUESTION: &str = "/nacos/v1/ns/instance/list?serviceName=compat-tests-greeting";
+
+/// How long the first answers may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is known of the server before anything is played.
+pub struct Greeting {
+    /// How it is asked.
+    pub target: Target,
+    /// What it has of what cases may need. Whether it checks the health of instances isn't among it yet.
+    pub has: Vec<Need>,
+}
+
+/// Asks the server who it is, and logs in if `auth` (`USER:PASSWORD`) is given.
+///
+/// # Errors
+/// It isn't one that can be tried; the message says in one line why and what to do.
+pub fn greet(target: Target, auth: Option<&str>) -> Result<Greeting> {
+    target.probe()?;
+    let bare = first_answer(&target, QUESTION)?;
+    let demands_token = matches!(bare.status, 401 | 403);
+    let target = match auth {
+        Some(auth) => {
+            let token = log_in(&target, auth)?;
+            target.with_token(Some(token))
+        }
+        None => {
+            ensure!(!demands_token, "the server wants a login: give --auth USER:PASSWORD");
+            target
+        }
+    };
+    let answer = if auth.is_some() { target.send(&get(QUESTION))? } else { bare };
+    ensure!(!matches!(answer.status, 401 | 403), "the login gives no right to read lists: {}", answer.body);
+    ensure!(
+        answer.status != 503,
+        "the server says that it isn't UP, so it refuses what is played: {}",
+        answer.body.trim()
+    );
+    let hosts = parse(&answer.body).ok().is_some_and(|list| matches!(list.get("hosts"), Some(Json::List(_))));
+    if answer.status != 200 || !hosts {
+        bail!("{}", not_nacos(&target, &answer));
+    }
+    let mut has = Vec::new();
+    if target.address().ip().is_loopback() {
+        has.push(Need::SameMachine);
+    }
+    if own_address(&target).as_deref() == Some(target.authority())
+        && target.authority().starts_with("127.0.0.1:")
+    {
+        has.push(Need::OwnAddress);
+    }
+    if demands_token {
+        let peer = ("User-Agent".to_owned(), Some("Nacos-Server".to_owned()));
+        let stranger = target.clone().with_token(None);
+        let answer = stranger.send(&HttpRequest { headers: vec![peer], ..get(QUESTION) })?;
+        has.push(if answer.status == 200 { Need::AuthWhiteList } else { Need::Auth });
+    }
+    Ok(Greeting { target, has })
+}
+
+/// The first answer, by raw bytes, since it may be of anything that listens.
+fn first_answer(target: &Target, path: &str) -> Result<Response> {
+    let exchange = RawExchange {
+        pieces: vec![format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            target.authority()
+        )],
+        pause: Duration::ZERO,
+        idle: Duration::from_millis(20),
+        timeout: PATIENCE,
+        responses: 1,
+        head: false,
+    };
+    let who = target.authority();
+    let answer = target.exchange(&exchange)?.items.into_iter().next();
+    let (status, headers, body) = match answer {
+        None => bail!("{who} takes connections but doesn't answer HTTP within {} s", PATIENCE.as_secs()),
+        Some(RawItem::Garbage(text)) if text.starts_with("\u{15}\u{3}") => bail!("{}", speaks_tls(who)),
+        Some(RawItem::Garbage(_)) => bail!("what listens at {who} doesn't speak HTTP"),
+        Some(RawItem::Response { status, headers, body }) => (status, headers, body),
+    };
+    if status == 400 && body.contains("HTTPS") || body.contains("requires TLS") {
+        bail!("{}", speaks_tls(who));
+    }
+    if (300..400).contains(&status) {
+        let place = headers.iter().find(|(name, _)| name == "location").map(|(_, value)| value.as_str());
+        bail!("{who} redirects to {}: give the URL that it leads to", place.unwrap_or("nowhere"));
+    }
+    Ok(Response { status, headers, body })
+}
+
+fn speaks_tls(who: &str) -> String {
+    format!(
+        "{who} speaks TLS, which this program doesn't: give it the plain port, or a proxy that takes TLS off"
+    )
+}
+
+/// Why this is no such server, with the context path under which there is one, if there is.
+fn not_nacos(target: &Target, answer: &Response) -> String {
+    let here = if target.context().is_empty() { "/" } else { target.context() };
+    for context in ["/nacos", "/"] {
+        let other = target.clone().under(context);
+        let found = other.context() != target.context()
+            && other
+                .send(&get(QUESTION))
+                .is_ok_and(|answer| answer.status == 200 && answer.body.contains("\"hosts\""));
+        if found {
+            return format!(
+                "nothing of Nacos stands under {here}, but under {context}: give --context {context}"
+            );
+        }
+    }
+    let head: String = answer.body.chars().take(80).collect();
+    format!(
+        "this is no Nacos 1.x server: a list of instances under {here} was answered {} {:?}; \
+         if it stands under another path, give --context PATH",
+        answer.status,
+        head.replace(['\r', '\n'], " ")
+    )
+}
+
+/// The token for `USER:PASSWORD`.
+fn log_in(target: &Target, auth: &str) -> Result<String> {
+    let (user, password) = auth.split_once(':').context("--auth is not of the form USER:PASSWORD")?;
+    let query = format!("username={}&password={}", escaped(user), escaped(password));
+    for path in ["/nacos/v1/auth/login", "/nacos/v1/auth/users/login"] {
+        let answer = target.send(&HttpRequest::new("POST", &format!("{path}?{query}"), PATIENCE))?;
+        let answered = parse(&answer.body).ok();
+        let token = answered.as_ref().and_then(|answer| answer.get("accessToken"));
+        match (answer.status, token) {
+            (200, Some(Json::Text(token))) => return Ok(token.clone()),
+            (404 | 405 | 501, _) => {}
+            (status, _) => bail!("the login as {user:?} is refused: {status} {}", answer.body.trim()),
+        }
+    }
+    bail!("--auth is given, but the server has no login")
+}
+
+fn own_address(target: &Target) -> Option<String> {
+    let answer = target.send(&get("/nacos/v1/core/cluster/self")).ok()?;
+    match parse(&answer.body).ok()?.get("data")?.get("address")? {
+        Json::Text(address) => Some(address.clone()),
+        _ => None,
+    }
+}
+
+fn get(path: &str) -> HttpRequest {
+    HttpRequest::new("GET", path, PATIENCE)
+}

@@ -1,0 +1,97 @@
+//! What a written case works with: the server, its peers, names of its own; and a list of what isn't as it should be.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::compare::Difference;
+use crate::golden::HttpRequest;
+use crate::replay::StepDifference;
+use crate::target::{Response, Target};
+
+/// How long a single answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One for each case that is played.
+pub struct Bench<'a> {
+    /// The server.
+    pub target: &'a Target,
+    /// Other members of its cluster.
+    pub peers: &'a [Target],
+    /// What every name begins with.
+    pub run: &'a str,
+    step: usize,
+    sent: String,
+    found: Vec<StepDifference>,
+}
+
+impl<'a> Bench<'a> {
+    /// Nothing is done yet.
+    pub fn new(target: &'a Target, peers: &'a [Target], run: &'a str) -> Self {
+        Self { target, peers, run, step: 0, sent: String::new(), found: Vec::new() }
+    }
+
+    /// Sends `METHOD PATH` below the naming API.
+    ///
+    /// # Errors
+    /// If no answer comes.
+    pub fn ask(&mut self, method: &str, path: &str) -> Result<Response> {
+        self.ask_of(&self.target.clone(), method, path, &[])
+    }
+
+    /// Sends it to that server with these headers.
+    ///
+    /// # Errors
+    /// If no answer comes.
+    pub fn ask_of(
+        &mut self,
+        target: &Target,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Response> {
+        let headers =
+            headers.iter().map(|(name, value)| ((*name).to_owned(), Some((*value).to_owned()))).collect();
+        let request =
+            HttpRequest { headers, ..HttpRequest::new(method, &format!("/nacos/v1/ns/{path}"), PATIENCE) };
+        self.step(&format!("{method} {path} of {}", target.authority()));
+        target.send(&request)
+    }
+
+    /// Begins a step: what differs from here on is named with it.
+    pub fn step(&mut self, sent: &str) {
+        self.step += 1;
+        sent.clone_into(&mut self.sent);
+    }
+
+    /// Notes a difference unless both are the same.
+    pub fn same(&mut self, place: &str, want: &impl ToString, got: &impl ToString) {
+        let (want, got) = (want.to_string(), got.to_string());
+        if want != got {
+            self.wrong(place, &want, &got);
+        }
+    }
+
+    /// Notes a difference unless it is so.
+    pub fn holds(&mut self, is_so: bool, place: &str, want: &str, got: &impl ToString) {
+        if !is_so {
+            self.wrong(place, want, &got.to_string());
+        }
+    }
+
+    fn wrong(&mut self, place: &str, want: &str, got: &str) {
+        let difference = Difference { place: place.to_owned(), want: want.to_owned(), got: got.to_owned() };
+        self.found.push(StepDifference {
+            step: self.step,
+            sent: self.sent.clone(),
+            differences: vec![difference],
+            want: want.to_owned(),
+            got: got.to_owned(),
+        });
+    }
+
+    /// Where it is, and all that was noted.
+    pub fn end(self) -> (usize, String, Vec<StepDifference>) {
+        (self.step, self.sent, self.found)
+    }
+}
