@@ -27,13 +27,21 @@ pub fn take_away(target: &Target, ledger: &Ledger, token: &str, fixed: bool) -> 
     services.sort();
     services.dedup();
     for service in services {
-        if !(0..TRIES).any(|attempt| {
+        let mut answer = None;
+        for attempt in 0..TRIES {
             if attempt > 0 {
                 thread::sleep(PAUSE); // asking again is the only way to learn of it
             }
-            is_gone(target, &service)
-        }) {
-            left.push(format!("service {}@@{} of {:?}", service.group, service.name, service.namespace));
+            answer = ask_to_go(target, &service);
+            // What can't be done now can't be a moment later either.
+            if answer.as_ref().is_none_or(|(status, _)| *status == 503) {
+                break;
+            }
+        }
+        if let Some((status, body)) = answer {
+            let ServiceKey { namespace, group, name } = service;
+            let why = format!("deleting it was answered {status} {}", body.trim());
+            left.push(format!("service {group}@@{name} of the namespace {namespace:?}: {why}"));
         }
     }
     if ledger.has_namespaces() {
@@ -61,16 +69,18 @@ fn found(target: &Target, namespace: &str, token: &str) -> Vec<ServiceKey> {
     keys
 }
 
-/// Whether the service is gone; if it isn't, its instances and itself are asked to go.
-fn is_gone(target: &Target, service: &ServiceKey) -> bool {
+/// Asks the instances of a service and itself to go; what that was answered, or `None` if it isn't there.
+fn ask_to_go(target: &Target, service: &ServiceKey) -> Option<(u16, String)> {
     // Together: a name may hold a separator of its own, which would be taken for the group's.
     let grouped = escaped(&format!("{}@@{}", service.group, service.name));
     let named = format!("serviceName={grouped}&namespaceId={}", escaped(&service.namespace));
-    let Some((status, body)) = ask(target, "GET", &format!("/nacos/v1/ns/service?{named}")) else {
-        return false;
+    let nobody = || (0, "no answer".to_owned());
+    let (status, body) = match ask(target, "GET", &format!("/nacos/v1/ns/service?{named}")) {
+        None => return Some(nobody()),
+        Some(answer) => answer,
     };
     if status != 200 {
-        return true;
+        return None;
     }
     let detail = parse(&body).ok();
     let clusters = detail.as_ref().and_then(|detail| detail.get("clusters")).map(items).unwrap_or_default();
@@ -79,8 +89,7 @@ fn is_gone(target: &Target, service: &ServiceKey) -> bool {
             ask(target, "DELETE", &format!("/nacos/v1/ns/instance?{named}&{instance}"));
         }
     }
-    ask(target, "DELETE", &format!("/nacos/v1/ns/service?{named}"));
-    false
+    Some(ask(target, "DELETE", &format!("/nacos/v1/ns/service?{named}")).unwrap_or_else(nobody))
 }
 
 /// The parameters that name each instance of a cluster.

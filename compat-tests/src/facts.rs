@@ -42,6 +42,8 @@ pub enum Need {
     AuthWhiteList,
     /// Persistent instances are checked by TCP or HTTP.
     HealthChecks,
+    /// Other members are named.
+    Peers,
 }
 
 /// A client that was seen to depend on what a case shows.

@@ -13,7 +13,7 @@ use regex::Regex;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use compat_tests::cases::{Library, list};
-use compat_tests::facts::Level;
+use compat_tests::facts::{Level, Need};
 use compat_tests::greet::{Greeting, greet};
 use compat_tests::progress::Progress;
 use compat_tests::replay::Options;
@@ -104,9 +104,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let url = arguments.url.as_deref().context("no URL is given")?;
-    let Greeting { target, has } = meet(url, arguments, own_files)?;
+    let Greeting { target, mut has } = meet(url, arguments, own_files)?;
     let peers = arguments.peer.iter().map(|peer| Ok(meet(peer, arguments, false)?.target));
     let peers = peers.collect::<Result<Vec<_>>>()?;
+    if !peers.is_empty() {
+        has.push(Need::Peers);
+    }
     stop_at_signals(&target)?;
 
     let seed = arguments.seed.unwrap_or_else(fresh_seed);

@@ -191,6 +191,9 @@ impl Session<'_> {
             Need::SameMachine => {
                 Some(Fate::NotPlayed("the server must run on this machine, asked at 127.0.0.1"))
             }
+            Need::Peers => {
+                Some(Fate::NotPlayed("the other members of the cluster must be named by --peer URL"))
+            }
             Need::OwnAddress => Some(Fate::NotPlayed(
                 "the server must call itself by the address at which it is asked, 127.0.0.1",
             )),

@@ -9,7 +9,7 @@ use crate::finding::{Fate, Finding};
 use crate::replay::StepDifference;
 use crate::score::{Score, Tally};
 
-/// As many failures are named behind a score.
+/// As many failures are named behind a score, and things that were left behind.
 const MOST_NAMED: usize = 3;
 
 /// Differences, then scores, then what wasn't played. `excused`: also the differences that don't count.
@@ -35,8 +35,11 @@ pub fn text(run: &Run, excused: bool) -> String {
         let what = if not_offered { "not offered" } else { "not played" };
         let _ = writeln!(text, "{what}: {cases} cases: {why}");
     }
-    for left in &run.outcome.left_behind {
+    for left in run.outcome.left_behind.iter().take(MOST_NAMED) {
         let _ = writeln!(text, "left behind: {left}");
+    }
+    if run.outcome.left_behind.len() > MOST_NAMED {
+        let _ = writeln!(text, "left behind: {} more", run.outcome.left_behind.len() - MOST_NAMED);
     }
     if let Some(why) = &run.outcome.cut_off {
         let _ = writeln!(text, "the run ended before its end: {why}");

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::compare::Difference;
 use crate::golden::HttpRequest;
+use crate::json::{Json, parse};
 use crate::replay::StepDifference;
 use crate::target::{Response, Target};
 
@@ -56,6 +57,25 @@ impl<'a> Bench<'a> {
             HttpRequest { headers, ..HttpRequest::new(method, &format!("/nacos/v1/ns/{path}"), PATIENCE) };
         self.step(&format!("{method} {path} of {}", target.authority()));
         target.send(&request)
+    }
+
+    /// Registers `ip` (port 80) in the service of this case's name, `more` being further parameters.
+    ///
+    /// # Errors
+    /// If no answer comes.
+    pub fn register(&mut self, ip: &str, more: &str) -> Result<()> {
+        let path = format!("instance?serviceName={}&ip={ip}&port=80{more}", self.run);
+        let answer = self.ask("POST", &path)?;
+        self.same("body", &"ok", &answer.body);
+        Ok(())
+    }
+
+    /// The hosts that a list gives.
+    pub fn hosts(list: &str) -> Vec<Json> {
+        match parse(list).ok().as_ref().and_then(|list| list.get("hosts")) {
+            Some(Json::List(hosts)) => hosts.clone(),
+            _ => Vec::new(),
+        }
     }
 
     /// Begins a step: what differs from here on is named with it.
