@@ -26,7 +26,8 @@ struct Cli {
 enum Command {
     /// Serve until SIGTERM or SIGINT.
     ///
-    /// Writes "ready http://ADDRESS:PORT/nacos" to stdout once it answers. A setting that can't be
+    /// Writes "ready http://ADDRESS:PORT/nacos" to stdout once it serves; a member that loads the data of
+    /// others before writes a line that begins with "waiting http://ADDRESS:PORT/nacos" first. A setting that can't be
     /// taken, an occupied port or an unreadable data folder ends it at once with exit code 1 and the
     /// reason on stderr.
     Serve(ServeArgs),

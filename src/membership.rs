@@ -172,6 +172,16 @@ async fn tell_slow(cluster: Cluster, forwarder: Forwarder, stopped: Cancellation
     }
 }
 
+/// Ready once the node has its data from the members; at once where it serves alone.
+pub async fn until_loaded(cluster: Cluster) {
+    let mut changes = cluster.changes();
+    while cluster.view_guard().standing == Standing::Starting {
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Leaves the members in order: they get what they lack and are told, so that others own what this node owned before it
 /// stops listening. Takes `patience` at most.
 pub async fn leave(exchange: &Exchange, cluster: &Cluster, patience: Duration) {

@@ -95,9 +95,15 @@ fn a_start_that_fails_leaves_the_store_alone() {
     // With too few files one part after the other can't be had, until it serves.
     for most_files in 4..100 {
         let home = Home::new();
-        let Err(said) = start_with_files(&home, most_files) else {
-            assert!(failed_at_the_socket > 0, "no start failed at the socket for pushes");
-            return;
+        let said = match start_with_files(&home, most_files) {
+            Err(said) => said,
+            Ok(said) => {
+                assert!(failed_at_the_socket > 0, "no start failed at the socket for pushes");
+                let warning = said.lines().find(|line| line.contains("WARN") && line.contains("open files"));
+                let warning = warning.unwrap_or_else(|| panic!("it doesn't warn:\n{said}"));
+                assert!(warning.contains("ulimit -n, LimitNOFILE"), "{warning}");
+                return;
+            }
         };
         if said.contains("nacre doesn't start: no UDP socket for pushes") {
             failed_at_the_socket += 1;

@@ -218,18 +218,24 @@ async fn what_a_link_held_back_is_as_old_as_it_is() {
         );
         let headers = [("request-source", B), ("x-nacre-peer", "1"), ("x-nacre-sent", sent)];
         let answer = answer(&mut node, "PUT", "/v1/ns/distro/datum", &headers, datum).await;
-        assert_eq!(answer.status(), 200, "{ip}");
-        node.clock.advance(20_000);
+        node.clock.advance(10_000);
+        let state = answer.headers().get("x-nacre-state").map(|state| state.to_str().unwrap().to_owned());
+        (answer.status().as_u16(), state)
     };
-    put("10.0.0.7", "5.1000.3000").await;
-    put("10.0.0.8", "5.1500.3000").await;
+    assert_eq!(put("10.0.0.7", "5.1000.3000").await, (200, None));
+    assert_eq!(put("10.0.0.8", "5.1500.3000").await, (200, None));
+    let late = (503, Some("late".to_owned()));
+    assert_eq!(put("10.0.0.9", "5.1600.3000").await, late, "nobody waits for that");
+    assert_eq!(put("10.0.0.9", "6.1600.3000").await, (200, None), "its clock stood still, and it knows");
+    assert_eq!(put("10.0.0.9", "5.99000.3000").await, late, "of a former process");
     let headers = [("request-source", B), ("x-nacre-peer", "1")];
     let shown = read(answer(&mut node, "GET", "/v1/ns/distro/datums", &headers, "").await).await.1;
     let shown: Value = serde_json::from_str(&shown).unwrap();
     let list = shown.as_object().unwrap().values().next().unwrap()["value"]["instanceList"].clone();
     let last_beat = |index: usize| list[index]["lastBeat"].as_u64().unwrap() - 1_795_999_999_000;
-    // Of the 19.5 s 20 ms may be a drift of the clocks.
-    assert_eq!((last_beat(0), last_beat(1)), (990, 1_000 + 500 + 20 - 10), "{list}");
+    // Of the 9.5 s 10 ms may be a drift of the clocks.
+    assert_eq!((last_beat(0), last_beat(1)), (990, 1_000 + 500 + 10 - 10), "{list}");
+    assert_eq!(last_beat(2), 1_000 + 30_000 - 10);
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use std::{
     future::{Ready, ready},
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::future::Either;
@@ -71,6 +72,8 @@ pub struct Addressed<F> {
     pub whose: Whose,
     /// How many Nacre nodes have passed it on so far; 0 until [`crate::loop_guard`] has looked, and of a client.
     pub hops: u8,
+    /// For how long from its coming on nobody else does what it asks for, where the peer that passed it on says so.
+    pub left: Option<Duration>,
 }
 
 /// Whose a call is.
@@ -141,7 +144,7 @@ where
         } else {
             Whose::Plain
         };
-        Either::Left(self.inner.call(Addressed { call, whose, hops: 0 }))
+        Either::Left(self.inner.call(Addressed { call, whose, hops: 0, left: None }))
     }
 }
 

@@ -18,7 +18,7 @@ use tower_service::Service;
 use crate::{
     Call, Facts, V1Response,
     distro_filter::{Addressed, Whose},
-    forwarder::{Fault, Forwarder, Members, Writes},
+    forwarder::{Fault, Forwarder, Members, Origin, Writes},
     outgoing::Outgoing,
 };
 
@@ -71,7 +71,7 @@ where
     }
 
     fn call(&mut self, addressed: Addressed<F>) -> Self::Future {
-        let Addressed { call, whose, hops } = addressed;
+        let Addressed { call, whose, hops, left } = addressed;
         let target = match whose {
             Whose::Theirs(target) => target,
             Whose::Senders(target) => {
@@ -84,11 +84,12 @@ where
                 let (inner, forwarder) = (self.take_inner(), self.forwarder.clone());
                 return Either::Right(async move { Ok(forwarder.keep(inner, call).await) }.boxed());
             }
-            Whose::Ours if hops > 0 => return self.prepared(call),
+            Whose::Ours if hops > 0 => return self.prepared(call, self.forwarder.origin(hops, left)),
             Whose::Ours | Whose::Plain => return Either::Left(self.inner.call(call)),
         };
         let (inner, forwarder) = (self.take_inner(), self.forwarder.clone());
-        Either::Right(async move { Ok(forwarder.pass_on(inner, call, target, hops).await) }.boxed())
+        let origin = forwarder.origin(hops, left);
+        Either::Right(async move { Ok(forwarder.pass_on(inner, call, target, origin).await) }.boxed())
     }
 }
 
@@ -97,6 +98,7 @@ impl<S: Clone, M, C> Forward<S, Forwarder<M, C>> {
     fn prepared<F>(
         &mut self,
         call: Call<F>,
+        origin: Origin,
     ) -> Either<S::Future, BoxFuture<'static, Result<V1Response, Infallible>>>
     where
         S: Service<Call<F>, Response = V1Response, Error = Infallible, Future: Send> + Send + 'static,
@@ -110,7 +112,10 @@ impl<S: Clone, M, C> Forward<S, Forwarder<M, C>> {
         let mut inner = self.take_inner();
         let prepared = async move {
             ready.await;
-            inner.call(call).await
+            match origin.too_late() {
+                Some(refusal) => Ok(refusal),
+                None => inner.call(call).await,
+            }
         };
         Either::Right(prepared.boxed())
     }

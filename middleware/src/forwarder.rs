@@ -13,6 +13,7 @@
 //! | the peer says that it has been passed on as often as may be | done here; if some member is 1.x also pushed to all |
 //! | the peer says, as one of 1.x does, that it isn't the owner | all Nacre: 503, since it doesn't take this node for a member; else done here and pushed to all members |
 //! | the peer says that it came too late | all Nacre: this node stands in for it; else 503 |
+//! | any of these when the time is over in which nobody else does it: this node stood still, or a peer sent it | 503 |
 //!
 //! Writes name what they change, so that it makes no difference whether one is done twice.
 
@@ -202,6 +203,26 @@ struct Shared<M, C> {
     opened: Notify,
 }
 
+/// Where a write comes from, and how long this node may be about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// How many Nacre nodes have passed it on before.
+    hops: u8,
+    /// Who sent it waits until then; later it would undo what was written since.
+    until: Instant,
+}
+
+impl Origin {
+    /// The refusal of a write for which it is too late. A peer that still waits for it does it then.
+    pub(crate) fn too_late(self) -> Option<V1Response> {
+        let text = "the write has waited for too long to be done, please try again";
+        let refusal = || {
+            if self.hops > 0 { unavailable_in(State::Late, text) } else { unavailable(text) }
+        };
+        (now() > self.until).then(refusal)
+    }
+}
+
 /// What came of sending a write to a peer.
 enum Attempt {
     /// That is the answer.
@@ -232,6 +253,11 @@ where
 
     pub(crate) fn members(&self) -> &M {
         &self.shared.members
+    }
+
+    /// Of a write that comes now; `left`: for how long its sender waits, where it says so.
+    pub(crate) fn origin(&self, hops: u8, left: Option<Duration>) -> Origin {
+        Origin { hops, until: now() + left.unwrap_or(self.shared.timeout) }
     }
 
     /// The addresses of members that don't answer: what this node's reports call slow.
@@ -270,20 +296,34 @@ where
         }
     }
 
-    /// Passes a write of `target`'s on, or does it here with `inner` where that is right. `hops`: how many Nacre nodes
-    /// have passed it on before.
-    pub(crate) async fn pass_on<F, S>(&self, inner: S, call: Call<F>, target: Target, hops: u8) -> V1Response
+    /// Passes a write of `target`'s on, or does it here with `inner` where that is right.
+    pub(crate) async fn pass_on<F, S>(
+        &self,
+        inner: S,
+        call: Call<F>,
+        target: Target,
+        origin: Origin,
+    ) -> V1Response
     where
         M: Writes<F>,
         S: Service<Call<F>, Response = V1Response, Error = Infallible>,
     {
         let mut target = target;
         for _ in 0..MOST_SENDS {
-            match self.send(&call, &target, hops.saturating_add(1)).await {
+            match self.send(&call, &target, origin).await {
                 Attempt::Answer(response, outcome) => return self.noted(response, outcome),
-                Attempt::StandIn(why, outcome) => return self.stand_in(inner, call, why, outcome).await,
+                Attempt::StandIn(why, outcome) => {
+                    return match origin.too_late() {
+                        Some(refusal) => self.noted(refusal, Outcome::TimedOut),
+                        None => self.stand_in(inner, call, why, outcome).await,
+                    };
+                }
+                // What is found out about the peer counts, even if it is too late for the write.
                 Attempt::Gone => self.members().refused(&target.address),
                 Attempt::ServesNobody => self.members().serves_nobody(&target.address),
+            }
+            if let Some(refusal) = origin.too_late() {
+                return self.noted(refusal, Outcome::TimedOut);
             }
             match self.members().owner(&call) {
                 Owner::Peer(next) => target = next,
@@ -335,7 +375,7 @@ where
         self.noted(response, outcome)
     }
 
-    async fn send<F>(&self, call: &Call<F>, target: &Target, hops: u8) -> Attempt
+    async fn send<F>(&self, call: &Call<F>, target: &Target, origin: Origin) -> Attempt
     where
         M: Writes<F>,
     {
@@ -361,7 +401,8 @@ where
         };
         let underway = Underway { forwarder: self, peer: &peer, ticket: Some(ticket) };
         let surely = if has_deputy { patience.saturating_sub(MARGIN) } else { self.shared.timeout };
-        let Ok(outgoing) = self.compose(call, target, hops, surely) else {
+        let surely = surely.min(origin.until.saturating_duration_since(now()));
+        let Ok(outgoing) = self.compose(call, target, origin.hops.saturating_add(1), surely) else {
             return Attempt::Answer(too_large(), Outcome::TooLarge);
         };
         match underway.answer(outgoing, patience, has_deputy).await {

@@ -172,6 +172,8 @@ enum Does {
     /// Answers after so long.
     Answer(Duration, u16, &'static [(&'static str, &'static str)], &'static str),
     Fail(Fault),
+    /// Fails after so long.
+    FailAfter(Duration, Fault),
     /// Never says anything.
     Hang,
 }
@@ -221,6 +223,10 @@ impl Service<Outgoing> for Wire {
                     Ok(answer.body(Bytes::from_static(body.as_bytes())).unwrap())
                 }
                 Does::Fail(fault) => Err(fault),
+                Does::FailAfter(after, fault) => {
+                    tokio::time::sleep(after).await;
+                    Err(fault)
+                }
                 Does::Hang => pending().await,
             }
         }
@@ -552,6 +558,54 @@ async fn what_came_too_late_for_the_owner_is_done_by_the_deputy() {
     assert_eq!(node.send().await, (200, "done here".into()));
     let node = Node::new(Cluster::new([peer(OTHER, true, false)]), |_| LATE);
     assert_eq!(node.send().await, (503, "late".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_under_way_while_the_node_stood_still_is_neither_done_nor_sent_on() {
+    const LATE: Does = Does::Answer(Duration::from_millis(1), 503, &[("x-nacre-state", "late")], "late");
+    for does in [Does::FailAfter(Duration::from_millis(1), Fault::Closed), LATE] {
+        let node = Arc::new(Node::new(Cluster::new([nacre(OTHER), nacre(THIRD)]), move |_| does.clone()));
+        let sending = tokio::spawn({
+            let node = Arc::clone(&node);
+            async move { node.send().await }
+        });
+        tokio::task::yield_now().await;
+        tokio::time::advance(Duration::from_secs(27)).await;
+        let (status, text) = sending.await.unwrap();
+        assert_eq!(status, 503);
+        assert!(text.contains("waited for too long"), "{text}");
+        assert_eq!(node.wire.targets(), [OTHER]);
+        assert_eq!(node.cluster.happened().last().unwrap(), "Outcome(TimedOut)");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_peer_passed_on_is_done_here_only_while_that_peer_does_not_do_it_itself() {
+    for (sent, status, outcome) in [("a.7.40", 200, "Outcome(Deputy)"), ("a.7.20", 503, "Outcome(TimedOut)")]
+    {
+        let headers = [
+            ("user-agent", "Nacos-Server:v1.4.8"),
+            ("x-nacre-peer", "1"),
+            ("x-nacre-hops", "1"),
+            ("request-source", THIRD),
+            ("x-nacre-sent", sent),
+        ];
+        let node = Arc::new(Node::new(Cluster::new([nacre(OTHER)]), |_| Does::Hang));
+        // As many as may wait for a silent owner.
+        for _ in 0..3 {
+            let node = Arc::clone(&node);
+            tokio::spawn(async move { node.send().await });
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let start = tokio::time::Instant::now();
+        assert_eq!(node.send_with(&headers).await.0, status);
+        assert_eq!(start.elapsed(), BOUNDS.suspect_after);
+        let happened = node.cluster.happened();
+        assert_eq!(happened.contains(&"done PUT".to_string()), status == 200);
+        assert!(happened.contains(&outcome.to_string()), "{happened:?}");
+        let patience = node.wire.sent.lock()[3].request.headers()["x-nacre-sent"].clone();
+        assert_eq!(patience, if status == 200 { "a.7.25" } else { "a.7.20" }, "the least of all");
+    }
 }
 
 #[tokio::test(start_paused = true)]

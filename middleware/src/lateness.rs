@@ -9,7 +9,9 @@
 //! A clock that stood still, as that of a virtual machine which was paused, is another clock afterwards; so the least
 //! difference is one of the last minutes in which the sender was heard.
 //!
-//! Pure. A sender whose process is new starts anew, and its first request is never late.
+//! Pure. A sender whose process is new starts anew, and its first request is never late; what then still comes from the one
+//! before always is. A sender that is told so before its time is over knows that its clock stood still, and may take another
+//! number for its process.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -62,6 +64,8 @@ pub struct Lateness {
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     process: u64,
+    /// The one before. What still comes from it is of a time that nobody can tell.
+    former: Option<u64>,
     /// Own clock less the sender's, at the least, and when that was seen on the own clock.
     least: (i128, u64),
     /// The same since the window began.
@@ -72,8 +76,8 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(process: u64, seen: (i128, u64)) -> Self {
-        Self { process, least: seen, coming: seen, began_ms: seen.1, requests: 0, last_ms: seen.1 }
+    fn new(process: u64, former: Option<u64>, seen: (i128, u64)) -> Self {
+        Self { process, former, least: seen, coming: seen, began_ms: seen.1, requests: 0, last_ms: seen.1 }
     }
 
     /// How much more than the clocks' own difference this one is, which is remembered.
@@ -95,20 +99,24 @@ impl Sender {
 
 impl Lateness {
     /// How many milliseconds a request of `sender` that is received at `now_ms`, on the own monotonic clock, was on its way
-    /// beyond the shortest way.
+    /// beyond the shortest way; no end of them for one of its former process.
     pub fn waited_ms(&mut self, sender: &str, sent: Sent, now_ms: u64) -> u64 {
         let seen = (i128::from(now_ms) - i128::from(sent.at_ms), now_ms);
-        let known = self.senders.get_mut(sender).filter(|known| known.process == sent.process);
-        let Some(known) = known else {
-            self.remember(sender, Sender::new(sent.process, seen));
-            return 0;
-        };
-        u64::try_from(known.above(seen)).unwrap_or(0)
+        match self.senders.get_mut(sender) {
+            Some(known) if known.process == sent.process => u64::try_from(known.above(seen)).unwrap_or(0),
+            Some(known) if known.former == Some(sent.process) => u64::MAX,
+            known => {
+                let former = known.map(|known| known.process);
+                self.remember(sender, Sender::new(sent.process, former, seen));
+                0
+            }
+        }
     }
 
-    /// Whether a request of `sender` that is received at `now_ms`, on the own monotonic clock, comes too late.
-    pub fn is_late(&mut self, sender: &str, sent: Sent, now_ms: u64) -> bool {
-        self.waited_ms(sender, sent, now_ms) > sent.patience_ms
+    /// For how many milliseconds from now on nobody else does what a request of `sender` asks for that is received at `now_ms`,
+    /// on the own monotonic clock; nothing where it comes too late.
+    pub fn left_ms(&mut self, sender: &str, sent: Sent, now_ms: u64) -> Option<u64> {
+        sent.patience_ms.checked_sub(self.waited_ms(sender, sent, now_ms))
     }
 
     fn remember(&mut self, name: &str, sender: Sender) {
@@ -147,23 +155,27 @@ mod tests {
     fn what_waited_longer_than_its_sender_is_late_whatever_the_clocks_say() {
         for (sender_ms, own_ms) in [(1_000_000, 5), (5, 1_000_000), (7, 7)] {
             let mut lateness = Lateness::default();
-            let mut late =
-                |at: u64, took: u64| lateness.is_late(SENDER, sent(1, sender_ms + at), own_ms + at + took);
-            assert!(!late(0, 12));
-            assert!(!late(10, 2));
-            assert!(!late(20, 2 + 25));
-            assert!(late(30, 2 + 26));
-            assert!(late(40, 27_000));
-            assert!(!late(27_100, 3));
+            let mut left =
+                |at: u64, took: u64| lateness.left_ms(SENDER, sent(1, sender_ms + at), own_ms + at + took);
+            assert_eq!(left(0, 12), Some(25));
+            assert_eq!(left(10, 2), Some(25));
+            assert_eq!(left(20, 2 + 25), Some(0));
+            assert_eq!(left(30, 2 + 26), None);
+            assert_eq!(left(40, 27_000), None);
+            assert_eq!(left(27_100, 30), Some(25 - 1), "as much as clocks may drift in 27 s is no waiting");
         }
     }
 
     #[test]
     fn a_new_process_starts_anew() {
         let mut lateness = Lateness::default();
-        assert!(!lateness.is_late(SENDER, sent(1, 100_000), 500));
-        assert!(!lateness.is_late(SENDER, sent(2, 50), 1_000));
-        assert!(lateness.is_late(SENDER, sent(2, 60), 1_036 + 100));
+        assert_eq!(lateness.left_ms(SENDER, sent(1, 100_000), 500), Some(25));
+        assert_eq!(lateness.left_ms(SENDER, sent(2, 50), 1_000), Some(25));
+        assert_eq!(lateness.left_ms(SENDER, sent(2, 60), 1_036 + 100), None);
+        assert_eq!(lateness.waited_ms(SENDER, sent(1, 100_500), 1_200), u64::MAX, "of the one before");
+        assert_eq!(lateness.left_ms(SENDER, sent(2, 300), 1_250), Some(25), "that changed nothing");
+        assert_eq!(lateness.left_ms(SENDER, sent(3, 7), 1_300), Some(25));
+        assert_eq!(lateness.left_ms(SENDER, sent(2, 350), 1_300), None);
     }
 
     #[test]
@@ -172,9 +184,9 @@ mod tests {
         // The sender's clock loses half a millisecond a second.
         for second in 0..10_000 {
             let at = second * 1_000 - second / 2;
-            assert!(!lateness.is_late(SENDER, sent(1, at), second * 1_000), "{second}");
+            assert!(lateness.left_ms(SENDER, sent(1, at), second * 1_000).is_some(), "{second}");
         }
-        assert!(lateness.is_late(SENDER, sent(1, 9_999_000 - 5_000), 10_000_000 + 30));
+        assert_eq!(lateness.left_ms(SENDER, sent(1, 9_999_000 - 5_000), 10_000_000 + 30), None);
     }
 
     #[test]
@@ -200,7 +212,7 @@ mod tests {
     fn no_more_senders_than_the_bound_are_known() {
         let mut lateness = Lateness::default();
         for number in 0..2_000 {
-            lateness.is_late(&number.to_string(), sent(1, 0), number);
+            lateness.left_ms(&number.to_string(), sent(1, 0), number);
         }
         assert_eq!(lateness.senders.len(), MOST_SENDERS);
         assert!(lateness.senders.contains_key("1999") && !lateness.senders.contains_key("0"));

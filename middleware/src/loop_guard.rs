@@ -17,6 +17,7 @@ use std::{
     future::{Ready, ready},
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::future::Either;
@@ -40,7 +41,7 @@ pub static PEER: HeaderName = HeaderName::from_static("x-nacre-peer");
 pub static HOPS: HeaderName = HeaderName::from_static("x-nacre-hops");
 /// The client's `User-Agent`, on a request that was passed on.
 pub static AGENT: HeaderName = HeaderName::from_static("x-nacre-agent");
-/// When a request was passed on: [`Sent`].
+/// When a request was passed on, or the ages in a member's data were read: [`Sent`].
 pub static SENT: HeaderName = HeaderName::from_static("x-nacre-sent");
 /// The address of the node that passed a request on.
 pub static SOURCE: HeaderName = HeaderName::from_static("request-source");
@@ -136,18 +137,21 @@ where
         if addressed.whose == Whose::Plain {
             return Either::Left(self.inner.call(addressed));
         }
-        let Addressed { call, whose, hops } = &mut addressed;
+        let Addressed { call, whose, hops, left } = &mut addressed;
         let is_theirs = matches!(whose, Whose::Theirs(_));
         let guard = &self.shared.guard;
         let refused = match self.sender(call) {
             Sender::Nacre { hops: passed } => {
                 *hops = passed;
-                let is_late = self.is_late(call);
+                let in_time = self.time_left(call);
                 restore_agent(&mut call.head.headers);
                 let is_senders = call_back(whose, &call.head.headers);
-                match is_late {
-                    true => Some(Refused::Late),
-                    false => (is_theirs && !is_senders && passed >= MOST_HOPS).then_some(Refused::Hops),
+                match in_time {
+                    Err(late) => Some(late),
+                    Ok(time) => {
+                        *left = time;
+                        (is_theirs && !is_senders && passed >= MOST_HOPS).then_some(Refused::Hops)
+                    }
                 }
             }
             Sender::Server if is_theirs && guard.is_leaving() && guard.is_peer(call) => {
@@ -196,15 +200,17 @@ impl<S, G> LoopGuard<S, G> {
         if is_server { Sender::Server } else { Sender::Client }
     }
 
-    fn is_late<F>(&self, call: &Call<F>) -> bool
+    /// For how long nobody else does what a peer's call asks for, where that says so.
+    fn time_left<F>(&self, call: &Call<F>) -> Result<Option<Duration>, Refused>
     where
         G: Guard<F>,
     {
         let headers = &call.head.headers;
         let sent = headers.get(&SENT).and_then(|sent| Sent::read(sent.as_bytes()));
         let source = headers.get(&SOURCE).and_then(|source| source.to_str().ok());
-        let (Some(sent), Some(source)) = (sent, source) else { return false };
-        self.shared.lateness.lock().is_late(source, sent, self.shared.guard.now_ms())
+        let (Some(sent), Some(source)) = (sent, source) else { return Ok(None) };
+        let left_ms = self.shared.lateness.lock().left_ms(source, sent, self.shared.guard.now_ms());
+        left_ms.map(|left_ms| Some(Duration::from_millis(left_ms))).ok_or(Refused::Late)
     }
 
     fn refuse<F>(&self, call: &Call<F>, why: Refused) -> V1Response
@@ -356,7 +362,7 @@ mod tests {
             let head = request.body(()).unwrap().into_parts().0;
             let peer = SocketAddr::from(([10, 0, 0, 9], port));
             let call = Call { head, body: Bytes::new(), peer, facts: Write };
-            let addressed = Addressed { call, whose: whose.clone(), hops: 0 };
+            let addressed = Addressed { call, whose: whose.clone(), hops: 0, left: None };
             let response = layer.layer(inner).oneshot(addressed).await.unwrap();
             let inner = told.try_recv().ok();
             let shown = ["user-agent", "x-nacre-hops", "x-nacre-agent", "x-nacre-sent"];
@@ -458,7 +464,7 @@ mod tests {
         let head = request.body(()).unwrap().into_parts().0;
         let peer = SocketAddr::from(([10, 0, 0, 9], port));
         let call = Call { head, body: Bytes::new(), peer, facts: Write };
-        let addressed = Addressed { call, whose, hops: 0 };
+        let addressed = Addressed { call, whose, hops: 0, left: None };
         let response = LoopGuardLayer::new(guard).layer(inner).oneshot(addressed).await.unwrap();
         match response.status().as_u16() {
             400 | 503 => "refused".to_owned(),

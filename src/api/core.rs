@@ -23,7 +23,7 @@ use crate::{
     cluster::{
         Address, Peers, Standing,
         document::{self, ReportError},
-        member::PROTOCOL,
+        peer,
     },
     config::LookupType,
 };
@@ -79,10 +79,12 @@ pub fn health(api: &Api, _: &V1Call) -> Outcome {
 /// POST cluster/report: a member tells that it is there, and is told whether this node has it in its list. What others
 /// say changes nothing.
 pub fn report(api: &Api, call: &V1Call) -> Outcome {
-    let standing = api.cluster.view_guard().standing;
+    let view = api.cluster.view_guard();
+    let standing = view.standing;
     if matches!(standing, Standing::Starting | Standing::Comparing | Standing::Removed) {
-        return Ok(Reply::Whole(Box::new(not_ready(standing))));
+        return Ok(Reply::Whole(Box::new(not_ready(standing, &view.own))));
     }
+    drop(view);
     let note = |refusal: &Refusal| peers::note_malformed(api, call, refusal);
     let body: &RawValue = body::json(call).inspect_err(note)?;
     let mut report = match document::read(body.get().as_bytes()) {
@@ -101,7 +103,7 @@ pub fn report(api: &Api, call: &V1Call) -> Outcome {
         return Ok(Reply::json(&answer));
     }
     let mut answer = reply::json_response(&call.head, &answer);
-    answer.headers_mut().insert(PEER.clone(), HeaderValue::from(PROTOCOL));
+    peer::sign(answer.headers_mut(), &api.cluster.view_guard().own);
     if standing == Standing::Alone {
         // A Nacre member that has this node on its list must not take it for an owner.
         refusal::mark(&mut answer, refusal::State::Alone);
@@ -110,13 +112,13 @@ pub fn report(api: &Api, call: &V1Call) -> Outcome {
 }
 
 /// A node that isn't ready, or isn't a member any more: a 1.x peer thinks of it as before.
-fn not_ready(standing: Standing) -> V1Response {
+fn not_ready(standing: Standing, own: &Address) -> V1Response {
     let media_type = HeaderValue::from_static("text/plain;charset=UTF-8");
     let text = V1Body::sized("caused: this node takes no reports now;");
     let mut answer = reply::typed_response(StatusCode::NOT_FOUND, media_type, text);
     if standing != Standing::Removed {
         refusal::mark(&mut answer, refusal::State::Starting);
-        answer.headers_mut().insert(PEER.clone(), HeaderValue::from(PROTOCOL));
+        peer::sign(answer.headers_mut(), own);
     }
     answer
 }
@@ -153,7 +155,7 @@ pub fn leave(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
 async fn tell_of_leave(peers: &Peers, others: &[Address], leaving: &[Address]) {
     let telling = others.iter().map(async |to| {
         if let Err(error) = peers.leave(to, leaving, false).await {
-            tracing::info!(%to, %error, "a member could not be told that others leave");
+            tracing::info!(%to, %error, "a member could not be told that others leave: it finds out by its own list");
         }
     });
     join_all(telling).await;

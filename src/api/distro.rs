@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     base::json,
-    cluster::{Address, Standing, member::PROTOCOL, peer::unreached_of},
+    cluster::{
+        Address, Standing,
+        peer::{self, unreached_of},
+    },
     distro::{
         Distro,
         accept::{AcceptError, accept},
@@ -71,8 +74,9 @@ pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
         peers::check_known(&api.cluster.view_guard(), from)?;
     }
     let unreached = from.iter().flat_map(|_| unreached_of(&call.head.headers)).collect::<Vec<_>>();
+    let written = peers::written(distro, from.as_ref(), call)?;
     let outcome = distro
-        .receive(from.as_ref(), &unreached, peers::sent(call), &call.body)
+        .receive(from.as_ref(), &unreached, written, &call.body)
         .map_err(|error| Refusal::failed(format_args!("JSON parse error: {error}")))
         .inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
     let answer = match first_fault(&outcome) {
@@ -144,7 +148,7 @@ fn octets(api: &Api, data: &[DatumToSend], dialect: Dialect) -> Reply {
     let media_type = HeaderValue::from_static("application/octet-stream");
     let mut answer = reply::typed_response(StatusCode::OK, media_type, V1Body::sized(json));
     if dialect == Dialect::Nacre {
-        answer.headers_mut().insert(PEER.clone(), HeaderValue::from(PROTOCOL));
+        peer::sign(answer.headers_mut(), &api.cluster.view_guard().own);
     }
     Reply::Whole(Box::new(answer))
 }

@@ -38,7 +38,7 @@ impl ShownMembers {
             report: Some(api.cluster.own_report()),
             raft_port: None,
             failures: 0,
-            why: "it is this node, which is no member any more",
+            why: "it is this node, which is no member any more".into(),
             knows_us: None,
             forbids_us: false,
             is_own: true,

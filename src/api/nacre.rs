@@ -21,7 +21,7 @@ use crate::{
 /// PUT verify: an owner compares what it owns with what is here, and tells who is late with beats.
 pub fn verify(api: &Api, call: &V1Call) -> Outcome {
     let (distro, asked) = read(api, call, |asked: &Verify| &asked.source)?;
-    let written = distro.written_at(Some(&Address::new(&asked.source)), peers::sent(call));
+    let written = peers::written(distro, Some(&Address::new(&asked.source)), call)?;
     Ok(Reply::json(&distro.verify(&asked, written.now)))
 }
 

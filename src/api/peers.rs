@@ -16,7 +16,11 @@ use nacre_middleware::{
 use serde_json::Value;
 
 use super::{Api, V1Call, node::check_own_host, params::Params, reply::Refusal, routes::Row};
-use crate::cluster::{Address, Standing, View, document};
+use crate::{
+    base::clock::Reading,
+    cluster::{Address, Standing, View, document},
+    distro::{Distro, handle::LONGEST_WAY_MS},
+};
 
 /// Whether a request with these headers comes from a proven member; never while there are none.
 #[must_use]
@@ -58,10 +62,17 @@ pub fn source(call: &V1Call) -> Option<Address> {
     call.head.headers.get(&SOURCE)?.to_str().ok().map(Address::new)
 }
 
-/// When a member wrote a call, on its own clock, where it says so.
-#[must_use]
-pub fn sent(call: &V1Call) -> Option<Sent> {
-    call.head.headers.get(&SENT).and_then(|sent| Sent::read(sent.as_bytes()))
+/// When a member wrote a call: ages in it count from then. The row has been found to be for members alone.
+///
+/// # Errors
+/// 503 where it was under way for longer than anybody waits; the state in a header tells a member whose clock stood still.
+pub fn written(distro: &Distro, source: Option<&Address>, call: &V1Call) -> Result<Reading, Refusal> {
+    let sent = call.head.headers.get(&SENT).and_then(|sent| Sent::read(sent.as_bytes()));
+    let too_long = || {
+        let text = format_args!("what this brings was under way for more than {LONGEST_WAY_MS} ms");
+        Refusal::unavailable(text).in_state(State::Late)
+    };
+    distro.written_at(source, sent).ok_or_else(too_long)
 }
 
 /// Whether a member of this address is listed; the node itself counts as one.

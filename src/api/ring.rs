@@ -44,7 +44,10 @@ impl Ring for RingOfMembers {
     }
 
     fn answered(&self, address: &Address) {
-        self.cluster.answered(address, self.clock.now());
+        // A node that loads passes nothing on; its probes still may be answered, and don't say by what kind of member.
+        if !self.cluster.view_guard().standing.is_loading() {
+            self.cluster.answered(address, self.clock.now());
+        }
     }
 
     fn is_member(&self, call: &V1Call) -> bool {

@@ -20,8 +20,9 @@ struct Counts {
 }
 
 impl Burst {
-    /// Whether an event at `now` gets its line; with it comes how many before it, since the last line, got none.
-    pub fn pass(&self, now: Instant) -> Option<u64> {
+    /// Whether an event at `now` gets its line; with it comes how many before it, since the last line, got none, where some
+    /// didn't: a field of the line, which isn't there where all did.
+    pub fn pass(&self, now: Instant) -> Option<Option<u64>> {
         let mut counts = self.0.lock();
         if counts.since.is_none_or(|since| now.saturating_duration_since(since) >= PERIOD) {
             counts.since = Some(now);
@@ -32,7 +33,7 @@ impl Burst {
             return None;
         }
         counts.lines += 1;
-        Some(std::mem::take(&mut counts.unlogged))
+        Some(Some(std::mem::take(&mut counts.unlogged)).filter(|unlogged| *unlogged > 0))
     }
 }
 
@@ -44,8 +45,8 @@ mod tests {
     fn a_burst_is_cut_and_the_next_second_tells_by_how_much() {
         let (burst, start) = (Burst::default(), Instant::now());
         let passed = |ms| burst.pass(start + Duration::from_millis(ms));
-        let lines = (0..1_000).filter(|ms| passed(*ms) == Some(0)).count();
+        let lines = (0..1_000).filter(|ms| passed(*ms) == Some(None)).count();
         assert_eq!(lines, 100);
-        assert_eq!([passed(1_000), passed(1_001)], [Some(900), Some(0)]);
+        assert_eq!([passed(1_000), passed(1_001)], [Some(Some(900)), Some(None)]);
     }
 }

@@ -121,10 +121,22 @@ impl Client {
         timeout: Duration,
         max_answer: usize,
     ) -> Result<Response<Bytes>, CallError> {
-        let mut request = request.map(Full::new);
-        *request.uri_mut() =
-            absolute(to, request.uri()).map_err(|error| CallError::Impossible(error.into()))?;
-        let answering = self.send_until_fresh(request, max_answer);
+        let answering = async { collect(self.send_until_fresh(to, request).await?, max_answer).await };
+        tokio::time::timeout(timeout, answering).await.unwrap_or(Err(CallError::TimedOut))
+    }
+
+    /// Like [`Self::send`], for an answer whose body the caller reads as it comes, and bounds in time and size; `timeout` is
+    /// for the head.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn open(
+        &self,
+        to: &str,
+        request: Request<Bytes>,
+        timeout: Duration,
+    ) -> Result<Response<Incoming>, CallError> {
+        let answering = self.send_until_fresh(to, request);
         tokio::time::timeout(timeout, answering).await.unwrap_or(Err(CallError::TimedOut))
     }
 
@@ -163,15 +175,18 @@ impl Client {
     /// Sends until a connection answers, or one fails that nobody had used before.
     async fn send_until_fresh(
         &self,
-        request: Request<Full<Bytes>>,
-        max_answer: usize,
-    ) -> Result<Response<Bytes>, CallError> {
+        to: &str,
+        request: Request<Bytes>,
+    ) -> Result<Response<Incoming>, CallError> {
+        let mut request = request.map(Full::new);
+        *request.uri_mut() =
+            absolute(to, request.uri()).map_err(|error| CallError::Impossible(error.into()))?;
         let mut attempts = 1;
         loop {
             let mut request = request.clone();
             let captured = capture_connection(&mut request);
             let error = match self.inner.request(request).await {
-                Ok(answer) => return collect(answer, max_answer).await,
+                Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             let exchange = exchange(&captured);
@@ -199,8 +214,11 @@ fn exchange(captured: &CaptureConnection) -> Exchange {
     extras.remove().unwrap_or_default()
 }
 
-/// Reads an answer's body.
-async fn collect(answer: Response<Incoming>, max: usize) -> Result<Response<Bytes>, CallError> {
+/// Reads an answer's body, of `max` bytes at most.
+///
+/// # Errors
+/// See [`CallError`].
+pub async fn collect(answer: Response<Incoming>, max: usize) -> Result<Response<Bytes>, CallError> {
     let (head, body) = answer.into_parts();
     let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: u64| length > max as u64) {

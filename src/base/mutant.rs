@@ -47,8 +47,6 @@ mutants! {
     HealthWithoutStamp,
     /// A member that is away isn't told later what happened meanwhile.
     ForgetsTheAbsent,
-    /// That a complete datum lacks something of ours is of no account.
-    CompleteIgnored,
     /// Stamps are the wall clock's, whatever was seen before.
     StampsByClockAlone,
     /// A report makes its sender an owner, though it can't be reached.

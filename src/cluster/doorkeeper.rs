@@ -80,7 +80,7 @@ impl Doorkeeper {
     pub fn malformed(&self, caller: IpAddr, entry: &'static str, why: &str, now: Instant) {
         if self.0.malformed.lock().pass((caller, entry), now) {
             let why: String = why.chars().take(MOST_LETTERS).collect();
-            tracing::warn!(member = %caller, entry, why, "what a member sent can't be used");
+            tracing::warn!(member = %caller, entry, why, "what a member sent can't be used, and is left out");
         }
     }
 

@@ -121,7 +121,7 @@ impl Cluster {
     pub fn answered(&self, address: &Address, now: Millis) {
         let view = self.view_guard();
         let is_up = view.peer(address).is_none_or(|peer| peer.state == MemberState::Up);
-        if !is_up || matches!(view.standing, Standing::Starting | Standing::Comparing) {
+        if !is_up || view.standing.is_loading() {
             drop(view);
             self.change(|roster| roster.answered(address, now));
         }
@@ -130,6 +130,11 @@ impl Cluster {
     /// A member has shown in an answer that it is Nacre, before it was reported to.
     pub fn shown_nacre(&self, address: &Address, protocol: u32) {
         self.change(|roster| roster.shown_nacre(address, protocol));
+    }
+
+    /// The node that answers at the address of a member has another name.
+    pub fn is_another(&self, address: &Address, called: Address) {
+        self.probed(address, Probe::Another(called));
     }
 
     /// A call to a member was answered with `X-Nacre-State: starting`.
@@ -179,6 +184,15 @@ impl Cluster {
                 "a member holds persistent instances or services, which members don't share: the others don't show \
                  them, and nobody can change them in a cluster"
             );
+        }
+    }
+
+    /// Tells the operator that a member has another name, where the change of its state doesn't tell it: it was DOWN before.
+    fn warn_of_name(&self, roster: &Roster, member: &Address) {
+        let (Some(members), view) = (&self.0.members, self.view_guard()) else { return };
+        let was_down = view.peer(member).is_none_or(|peer| peer.state == MemberState::Down);
+        if was_down && members.lines.pass(Instant::now()).is_some() {
+            tracing::warn!(%member, why = %roster.why(member), "a member is down");
         }
     }
 
@@ -244,7 +258,7 @@ impl Cluster {
             report: Some(report),
             raft_port: None,
             failures: 0,
-            why: "it is this node",
+            why: "it is this node".into(),
             knows_us: None,
             forbids_us: false,
             is_own: true,
@@ -319,7 +333,11 @@ impl Cluster {
     pub(super) fn probed(&self, address: &Address, probe: Probe) {
         self.change_quietly(|roster| {
             let was_forbidden = roster.is_forbidden_by(address);
+            let was_called = roster.called(address).cloned();
             roster.probed(address, probe, self.0.clock.now());
+            if roster.called(address).is_some_and(|called| was_called.as_ref() != Some(called)) {
+                self.warn_of_name(roster, address);
+            }
             if roster.is_forbidden_by(address) && !was_forbidden {
                 tracing::warn!("{}", forbidden_text(address));
             }

@@ -8,24 +8,24 @@ use crate::base::burst::Burst;
 /// Tells what differs. Members that flap could fill the log, so `lines` bounds it.
 pub(super) fn tell(lines: &Burst, before: &View, after: &View, roster: &Roster) {
     let Some(unlogged) = lines.pass(Instant::now()) else { return };
-    if unlogged > 0 {
-        tracing::info!(unlogged, "changes of members weren't logged");
+    if let Some(unlogged) = unlogged {
+        tracing::info!(unlogged, "so many changes of members before this one weren't logged");
     }
     for gone in before.peers.iter().filter(|peer| after.peer(&peer.address).is_none()) {
-        tracing::info!(member = %gone.address, "no member any more");
+        tracing::info!(member = %gone.address, "off the list of members: others own its services now");
     }
     for peer in &after.peers {
         let was = before.peer(&peer.address);
         if was.is_none() {
-            tracing::info!(member = %peer.address, "a new member");
+            tracing::info!(member = %peer.address, "on the list of members from now on");
         }
         let was = was.map_or(MemberState::Down, |peer| peer.state);
         let (member, why) = (&peer.address, roster.why(&peer.address));
         match peer.state {
             state if state == was => {}
-            MemberState::Up => tracing::info!(%member, why, "a member is up"),
-            MemberState::Suspicious => tracing::warn!(%member, why, "a member is suspicious"),
-            MemberState::Down => tracing::warn!(%member, why, "a member is down"),
+            MemberState::Up => tracing::info!(%member, %why, "a member is up"),
+            MemberState::Suspicious => tracing::warn!(%member, %why, "a member is suspicious"),
+            MemberState::Down => tracing::warn!(%member, %why, "a member is down"),
         }
     }
     if let Some(line) = mapping_line((before.mapping, after.mapping), roster.mapping_hindrance()) {
@@ -59,8 +59,10 @@ fn tell_own(before: &View, after: &View) {
         }
         Standing::Comparing => tracing::warn!(%own, "this node stood still: looking at what it missed"),
         Standing::Starting => tracing::info!(%own, "in the list of members again: loading what they have"),
-        Standing::Serving => tracing::info!(%own, members = after.peers.len() + 1, "one of the members"),
-        Standing::Leaving => tracing::info!(%own, "leaving"),
+        Standing::Serving => {
+            tracing::info!(%own, members = after.peers.len() + 1, "one of the members: services are its own from now on");
+        }
+        Standing::Leaving => tracing::info!(%own, "leaving the members: others own its services from now on"),
         Standing::Alone => {}
     }
     match (before.own_index.is_some(), after.own_index.is_some()) {

@@ -4,21 +4,32 @@
 //! more tells that a Nacre node calls. Paths begin with the own context path, on which all members agree. Source: Nacos
 //! 1.4.8, its calls recorded in the wire files `distro`, `member`, `service`.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyDataStream, BodyExt as _};
+use hyper::body::Incoming;
 use nacre_middleware::{
     lateness::Sent,
     loop_guard::{PEER, SENT, SOURCE},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize, Serializer};
+use tokio::time::{Instant, timeout_at};
 
 use super::{Address, MemberReport, PeerError, document, member::VERSION, peer_error::refusal};
 use crate::{
     base::{
-        client::{Client, ClientSettings},
+        client::{self, CallError, Client, ClientSettings},
         json,
     },
     config::Settings,
@@ -29,8 +40,6 @@ pub const USER_AGENT: HeaderValue = HeaderValue::from_static("Nacos-Server:v1.4.
 
 /// Bytes of an answer that carries no data.
 const MAX_PLAIN: usize = 64 << 10;
-/// Bytes of an answer with all data of a member: some 2,500,000 instances.
-const MAX_SNAPSHOT: usize = 1 << 30;
 
 /// Characters that Java leaves as they are in a query.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
@@ -38,20 +47,39 @@ const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').
 /// What the reference appends to a query.
 const READ_AS_SENT: &str = "encoding=UTF-8&nofix=1";
 
-/// All data of a member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// All data of a member, a map of keys and data as JSON, while it comes.
+#[derive(Debug)]
 pub struct AllData {
-    /// A map of keys and data.
-    pub json: Bytes,
+    /// How the member calls itself, where it says so.
+    pub called: Option<Address>,
     /// The number of its protocol, where it has shown that it is Nacre.
     pub nacre: Option<u32>,
+    body: BodyDataStream<Incoming>,
+    until: Instant,
+}
+
+impl AllData {
+    /// The next part of the text, cut anywhere; nothing at its end. It is for the caller to bound what is kept of it.
+    ///
+    /// # Errors
+    /// It doesn't come whole, or in time.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, PeerError> {
+        let next = timeout_at(self.until, self.body.next());
+        match next.await.map_err(|_| PeerError::Silent)? {
+            Some(Err(error)) => Err(CallError::Broken(error.into()).into()),
+            Some(Ok(part)) => Ok(Some(part)),
+            None => Ok(None),
+        }
+    }
 }
 
 /// What a member says to a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportAnswer {
     /// This node is in its list.
     pub listed: bool,
+    /// How it calls itself, where it says so.
+    pub called: Option<Address>,
     /// It is a Nacre node that speaks this protocol.
     pub nacre: Option<u32>,
 }
@@ -60,6 +88,24 @@ pub struct ReportAnswer {
 pub const UNREACHED_HEADER: HeaderName = HeaderName::from_static("x-nacre-unreached");
 /// Members that it names at most; who can't reach more is cut off himself.
 pub const MOST_UNREACHED: usize = 16;
+
+/// On answers to members: how the node that answers is called, by its own list of members.
+pub const CALLED_HEADER: HeaderName = HeaderName::from_static("x-nacre-member");
+/// Bytes of an address that such a header may hold: a name of 253, and a port.
+const MOST_CALLED: usize = 260;
+
+/// Says in these headers of an answer that a Nacre node gives it, and how it is called.
+pub fn sign(headers: &mut HeaderMap, own: &Address) {
+    headers.insert(PEER.clone(), HeaderValue::from(super::member::PROTOCOL));
+    if let Ok(own) = HeaderValue::from_str(own.as_str()) {
+        headers.insert(CALLED_HEADER, own);
+    }
+}
+
+fn called(headers: &HeaderMap) -> Option<Address> {
+    let called = headers.get(CALLED_HEADER)?.to_str().ok()?;
+    (1..=MOST_CALLED).contains(&called.len()).then(|| Address::new(called))
+}
 
 /// The members that the sender of these headers can't reach, as far as it says.
 #[must_use]
@@ -93,8 +139,8 @@ pub struct Peers(Arc<Inner>);
 struct Inner {
     client: Client,
     own: Address,
-    /// Tells this run of the node from others.
-    process: u64,
+    /// Tells this run of the node from others, and the times before and after its clock stood still.
+    process: AtomicU64,
     context: Box<str>,
     /// What every call carries.
     headers: HeaderMap,
@@ -129,7 +175,7 @@ impl Peers {
         };
         let context = settings.server.context_path.as_str().into();
         let headers = headers(&own, settings);
-        Self(Arc::new(Inner { client, own, process, context, headers, limits }))
+        Self(Arc::new(Inner { client, own, process: AtomicU64::new(process), context, headers, limits }))
     }
 
     /// The client of these calls, with its connections, for writes that are passed on.
@@ -165,7 +211,8 @@ impl Peers {
             return Err(PeerError::Refused(status, envelope.message.unwrap_or_default()));
         }
         let listed = envelope.data.is_some_and(|data| data == "true" || data == true);
-        Ok(ReportAnswer { listed, nacre: protocol_of(answer.headers()) })
+        let (called, nacre) = (called(answer.headers()), protocol_of(answer.headers()));
+        Ok(ReportAnswer { listed, called, nacre })
     }
 
     /// Hands data to `to` (a map of keys and data as JSON); gives its answer, which is `ok` from a 1.x member. A Nacre
@@ -217,15 +264,27 @@ impl Peers {
         self.send(to, call, self.0.limits.sync, self.0.limits.max_data).await
     }
 
-    /// All data that `to` has.
+    /// All data that `to` has. They have to come within the limit of loading.
     ///
     /// # Errors
     /// See [`PeerError`].
     pub async fn all_data(&self, to: &Address) -> Result<AllData, PeerError> {
         let call = self.get(&format!("/v1/ns/distro/datums?{READ_AS_SENT}"));
-        let max_answer = MAX_SNAPSHOT.max(self.0.limits.max_data);
-        let answer = self.send_whole(to, call, self.0.limits.load, max_answer).await?;
-        Ok(AllData { nacre: protocol_of(answer.headers()), json: answer.into_body() })
+        let until = Instant::now() + self.0.limits.load;
+        let answer = self.0.client.open(to.as_str(), call, self.0.limits.load).await?;
+        if answer.status() != StatusCode::OK {
+            let answer = timeout_at(until, client::collect(answer, MAX_PLAIN)).await;
+            let answer = answer.map_err(|_| PeerError::Silent)??;
+            return Err(refusal(&answer).unwrap_or_else(|| PeerError::Unknown(answer.status())));
+        }
+        let (called, nacre) = (called(answer.headers()), protocol_of(answer.headers()));
+        Ok(AllData { called, nacre, body: answer.into_body().into_data_stream(), until })
+    }
+
+    /// Bytes that a single datum of a member may have.
+    #[must_use]
+    pub fn max_datum(&self) -> usize {
+        self.0.limits.max_data
     }
 
     /// Tells a 1.x member the checksums of the services of a namespace that this node owns, health included. Where its
@@ -328,7 +387,7 @@ impl Peers {
     /// Tells when the ages in a body were read, so that they can be told from the time that the call was on its way.
     fn written(&self, mut call: Request<Bytes>, written_ms: u64, timeout: Duration) -> Request<Bytes> {
         let patience_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        let sent = Sent { process: self.0.process, at_ms: written_ms, patience_ms };
+        let sent = Sent { process: self.0.process.load(Ordering::Relaxed), at_ms: written_ms, patience_ms };
         if let Ok(sent) = HeaderValue::try_from(sent.to_string()) {
             call.headers_mut().insert(SENT.clone(), sent);
         }
@@ -376,7 +435,12 @@ impl Peers {
         max_answer: usize,
     ) -> Result<Response<Bytes>, PeerError> {
         let answer = self.0.client.send(to.as_str(), call, timeout, max_answer).await?;
-        refusal(&answer).map_or(Ok(answer), Err)
+        let refusal = refusal(&answer);
+        if matches!(refusal, Some(PeerError::Late)) {
+            // Its clock has nothing to do any more with what members know of it.
+            self.0.process.fetch_add(1, Ordering::Relaxed);
+        }
+        refusal.map_or(Ok(answer), Err)
     }
 }
 

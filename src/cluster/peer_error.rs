@@ -23,6 +23,9 @@ pub enum PeerError {
     /// It says that its data aren't loaded yet: ask later; says nothing bad of it.
     #[error("the member is starting")]
     Starting,
+    /// It says that the call was under way for long, in time all the same: this node's clock stood still.
+    #[error("the member takes the call for an old one, since this node's clock stood still")]
+    Late,
     /// It serves alone, and would keep for itself what it is given: an operator has to see to it.
     #[error("the member serves alone: its own list names no members; give it the list, and start it anew")]
     Alone,
@@ -62,6 +65,7 @@ impl PeerError {
             Self::Gone(_) => "gone",
             Self::Silent => "silent",
             Self::Starting => "starting",
+            Self::Late => "late",
             Self::Alone => "alone",
             Self::Unknown(_) => "unknown call",
             Self::Forbidden(_) => "forbidden",
@@ -77,7 +81,7 @@ impl PeerError {
         match self {
             Self::Gone(_) | Self::Alone => Evidence::Gone,
             Self::Silent | Self::Forbidden(_) | Self::Refused(..) | Self::Malformed(_) => Evidence::Failing,
-            Self::Starting | Self::Unknown(_) | Self::Impossible(_) => Evidence::None,
+            Self::Starting | Self::Late | Self::Unknown(_) | Self::Impossible(_) => Evidence::None,
         }
     }
 }
@@ -99,6 +103,7 @@ pub(super) fn refusal(answer: &Response<Bytes>) -> Option<PeerError> {
     match State::of(answer.headers()) {
         Some(State::Starting) => return Some(PeerError::Starting),
         Some(State::Alone) => return Some(PeerError::Alone),
+        Some(State::Late) => return Some(PeerError::Late),
         _ => {}
     }
     let text = || String::from_utf8_lossy(answer.body()).chars().take(MOST_LETTERS).collect();

@@ -134,17 +134,23 @@ async fn a_report_is_sent_as_recorded_and_the_answer_understood() {
         peers(OWN).report(&to, &report).await.unwrap()
     })
     .await;
-    assert_eq!(listed, ReportAnswer { listed: true, nacre: None });
+    assert_eq!(listed, ReportAnswer { listed: true, called: None, nacre: None });
 }
 
 #[tokio::test]
 async fn a_report_says_the_version_in_a_header_and_the_answer_the_protocol() {
     let answer = r#"{"code":200,"message":null,"data":"false"}"#;
-    let head = format!("200 x\r\nX-Nacre-Peer: 3\r\nContent-Length: {}\r\n\r\n", answer.len());
+    let head = format!(
+        "200 x\r\nX-Nacre-Peer: 3\r\nX-Nacre-Member: 127.0.20.9:1\r\nContent-Length: {}\r\n\r\n",
+        answer.len()
+    );
     let member = Member::start_with(&[&head, answer].concat()).await;
     let report = MemberReport::of_nacre(&Address::new(OWN), NacreMark::default());
     let answer = peers(OWN).report(&member.address, &report).await.unwrap();
-    assert_eq!(answer, ReportAnswer { listed: false, nacre: Some(3) });
+    assert_eq!(
+        answer,
+        ReportAnswer { listed: false, called: Some(Address::new("127.0.20.9:1")), nacre: Some(3) }
+    );
     assert_eq!(member.request.await.unwrap().header("nacos-server"), Some("1.4.8"));
 }
 
@@ -186,9 +192,53 @@ async fn data_are_asked_for_as_recorded() {
 #[tokio::test]
 async fn all_data_are_asked_for_as_recorded() {
     for name in ["datums_empty", "datums_loaded", "datums_after_restart", "datums_from_foreign"] {
-        let answer = check(name, async |to, _| peers("127.0.0.34:33148").all_data(&to).await.unwrap()).await;
-        assert_eq!(answer.nacre, None);
-        assert_eq!(answer.json, Exchange::find(name).response_body);
+        let (nacre, text) = check(name, async |to, _| {
+            let mut all = peers("127.0.0.34:33148").all_data(&to).await.unwrap();
+            let mut text = Vec::new();
+            while let Some(part) = all.next().await.unwrap() {
+                text.extend_from_slice(&part);
+            }
+            (all.nacre, String::from_utf8(text).unwrap())
+        })
+        .await;
+        assert_eq!((nacre, text), (None, Exchange::find(name).response_body));
+    }
+}
+
+#[tokio::test]
+async fn all_data_that_do_not_come_whole_or_in_time_are_a_failure_of_the_member() {
+    let load = async |answer: &str, set: &[&str]| {
+        let member = Member::start_with(answer).await;
+        let mut all = Peers::new(Address::new(OWN), 1, &settings(set)).all_data(&member.address).await?;
+        while all.next().await?.is_some() {}
+        Ok::<_, PeerError>(())
+    };
+    let cut = load("200 x\r\nContent-Length: 9\r\n\r\n{", &[]).await.unwrap_err();
+    assert!(matches!(cut, PeerError::Malformed(_)), "{cut}");
+    let starting = "503 x\r\nX-Nacre-State: starting\r\nContent-Length: 0\r\n\r\n";
+    assert!(matches!(load(starting, &[]).await.unwrap_err(), PeerError::Starting));
+    let listener = TcpListener::bind("127.0.20.1:0").await.unwrap();
+    let to = Address::new(&listener.local_addr().unwrap().to_string());
+    let calls =
+        Peers::new(Address::new(OWN), 1, &settings(&["nacos.core.protocol.distro.data.load.timeoutMs=200"]));
+    let loading = async {
+        let mut all = calls.all_data(&to).await?;
+        while all.next().await?.is_some() {}
+        Ok::<_, PeerError>(())
+    };
+    let slowly = async {
+        let mut stream = listener.accept().await.unwrap().0;
+        // An answer before the request would be none.
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        stream.write_all(b"HTTP/1.1 200 x\r\nContent-Length: 9\r\n\r\n{").await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        loaded = loading => assert!(matches!(loaded, Err(PeerError::Silent)), "{loaded:?}"),
+        () = slowly => {}
     }
 }
 

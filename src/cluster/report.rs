@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio_util::sync::CancellationToken;
 
-use super::{Address, Cluster, MemberReport, PeerError, Peers, Probe};
+use super::{Address, Cluster, MemberReport, PeerError, Peers, Probe, peer::ReportAnswer};
 
 /// Brings a report to a member.
 pub trait Reporter: Send + Sync + 'static {
@@ -16,6 +16,9 @@ pub trait Reporter: Send + Sync + 'static {
 impl Reporter for Peers {
     async fn report(&self, to: &Address, report: &MemberReport) -> Probe {
         match Peers::report(self, to, report).await {
+            Ok(ReportAnswer { called: Some(called), .. }) if !called.is_spelling_of(to) => {
+                Probe::Another(called)
+            }
             Ok(answer) => Probe::Answered { known: answer.listed, nacre: answer.nacre },
             Err(error) => {
                 tracing::debug!(member = %to, error = &error as &dyn std::error::Error, "a report failed");
@@ -31,7 +34,7 @@ impl From<&PeerError> for Probe {
             PeerError::Gone(_) => Self::Refused,
             PeerError::Starting => Self::NotReady { starting: true },
             PeerError::Alone => Self::Alone,
-            PeerError::Unknown(_) => Self::NotReady { starting: false },
+            PeerError::Unknown(_) | PeerError::Late => Self::NotReady { starting: false },
             PeerError::Forbidden(_) => Self::Stranger,
             // A name that nobody has any more is a failure, as in 1.x: whoever can't be called can't own services.
             PeerError::Impossible(_)

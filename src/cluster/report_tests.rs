@@ -46,7 +46,7 @@ impl Scripted {
 impl Reporter for Scripted {
     async fn report(&self, to: &Address, report: &MemberReport) -> Probe {
         self.reports.lock().push((to.clone(), report.clone()));
-        let answer = *self.answer.lock();
+        let answer = self.answer.lock().clone();
         match answer {
             Some(probe) => probe,
             None => std::future::pending().await,

@@ -10,9 +10,10 @@
 //! | --- | --- |
 //! | our report is answered | UP |
 //! | a report comes from it | UP, even if it can't be reached |
-//! | our report is refused | DOWN at once |
+//! | our report is refused, or another call | DOWN at once |
 //! | our report fails otherwise | SUSPICIOUS, and DOWN at the fourth time in a row |
 //! | our report is answered 404 or 501 | nothing |
+//! | our report is answered by a Nacre node that has another name | DOWN at once |
 //!
 //! Where all listed members that were ever heard of have shown that they are Nacre nodes the ring is *damped*: a report makes its sender UP
 //! only if our last report to it was answered too, else it makes us report at once; a member that hangs is DOWN within
@@ -21,12 +22,15 @@
 //!
 //! Source: Nacos 1.4.8 core module, member manager and report task; the table was seen on a cluster of three.
 
+mod shown;
+mod slow;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use self::shown::ShownMember;
 use super::{
-    Address, Mapping, MemberReport, MemberState, NacreMark, Peer, Standing, View,
+    Address, Mapping, MemberReport, MemberState, Standing,
     lookup::RaftPorts,
-    member::PROTOCOL,
     seen::{Probe, Rules, Seen},
 };
 use crate::{
@@ -65,29 +69,6 @@ impl From<&Settings> for RosterSettings {
     }
 }
 
-/// A member as operators are shown it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ShownMember {
-    /// Who it is.
-    pub address: Address,
-    /// What we think of it; of ourselves we think well.
-    pub state: MemberState,
-    /// What it last reported, or what we would report. None: nothing yet.
-    pub report: Option<MemberReport>,
-    /// Its raft port, where the list tells it.
-    pub raft_port: Option<u16>,
-    /// Reports of ours that failed, in a row.
-    pub failures: u32,
-    /// Why it has its state, for a person.
-    pub why: &'static str,
-    /// Whether we are in its list, as far as it has told.
-    pub knows_us: Option<bool>,
-    /// It answers our reports 403.
-    pub forbids_us: bool,
-    /// It is this node.
-    pub is_own: bool,
-}
-
 /// From a report to a member that is leaving to the next: its end is near, and is to be seen.
 const LEAVING_MS: u64 = 500;
 /// At this age of its last answer a Nacre member that also failed twice is DOWN.
@@ -98,9 +79,6 @@ const OWN_PAUSE_MS: u64 = 3_000;
 /// it notices within a few reports that the others don't list it any more. Tombstones are kept much longer, so that nothing
 /// that went meanwhile comes back with it.
 pub const PARTING_MS: u64 = 10_000;
-/// Why a member that most call slow is DOWN.
-const CALLED_SLOW: &str = "most members call it slow";
-
 /// All listed members as one node sees them.
 #[derive(Clone, Debug)]
 pub struct Roster {
@@ -277,11 +255,14 @@ impl Roster {
     }
 
     /// Another call to a member was refused, or closed without a byte of an answer: nobody is there. It is reported to at
-    /// once, in case it was only its connection that ended.
+    /// once, in case it was only its connection that ended. One that answers these reports, and closes the next call again,
+    /// stays DOWN for 1 s, then for 2, 4 and 5 s, unless a report shows that it is gone or starts; in a ring that isn't
+    /// damped, until its next report or the next one to it.
     pub fn refused(&mut self, address: &Address, now: Millis) {
+        let is_damped = self.is_damped();
         if let Some(member) = self.members.get_mut(address) {
-            member.gone("it refuses connections");
-            if !member.in_flight {
+            let is_first = member.closed_call(now);
+            if !member.in_flight && (is_first || is_damped) {
                 member.due = now;
             }
         }
@@ -293,12 +274,18 @@ impl Roster {
         let is_loading = self.is_loading();
         let Some(member) = self.members.get_mut(address) else { return };
         member.last_answer = now;
-        if is_loading {
+        if is_loading && member.called.is_none() {
             (member.answers, member.starting) = (true, false);
             member.up("it answers");
         } else if member.state != MemberState::Up && !member.in_flight {
             member.due = now;
         }
+    }
+
+    /// How the node that answers at this address calls itself, where that isn't as it is listed.
+    #[must_use]
+    pub fn called(&self, address: &Address) -> Option<&Address> {
+        self.members.get(address)?.called.as_ref()
     }
 
     /// An answer has shown that the member is Nacre, though nothing was reported to it yet: who loads the data of others
@@ -350,110 +337,6 @@ impl Roster {
         self.persistent = count;
     }
 
-    /// How many of these a member says that it holds.
-    #[must_use]
-    pub fn persistent_of(&self, address: &Address) -> u64 {
-        let mark = self.members.get(address).and_then(Seen::mark);
-        mark.map_or(0, |mark| mark.persistent)
-    }
-
-    /// What the node reports of itself.
-    #[must_use]
-    pub fn report(&self) -> MemberReport {
-        let mark = NacreMark {
-            protocol: PROTOCOL,
-            starting: self.is_loading(),
-            leaving: self.standing == Standing::Leaving,
-            slow: self.slow.clone(),
-            persistent: self.persistent,
-            mapping: self.settings.mapping,
-        };
-        let mut report = MemberReport::of_nacre(&self.own, mark);
-        if let Some(raft_port) = self.raft_ports.get(&self.own) {
-            report.extend_info.insert("raftPort".into(), raft_port.to_string().into());
-        }
-        let MemberMeta { site, ad_weight, weight } = &self.settings.meta;
-        for (name, value) in [("site", site), ("adWeight", ad_weight), ("weight", weight)] {
-            if let Some(value) = value {
-                report.extend_info.insert(name.into(), value.as_str().into());
-            }
-        }
-        report
-    }
-
-    /// The cluster as it follows from all that.
-    #[must_use]
-    pub fn view(&self) -> View {
-        let slow = self.called_slow();
-        let peers: Vec<Peer> =
-            self.members.iter().map(|(address, member)| peer(address, member, &slow)).collect();
-        let mapping =
-            if self.mapping_hindrance().is_none() { self.settings.mapping } else { Mapping::Modulo };
-        let view = View::new(self.own.clone(), self.standing, peers, mapping)
-            .with_parting(self.parting.keys().cloned().collect());
-        if slow.contains(&self.own) { view.without_own() } else { view }
-    }
-
-    /// The member for whose sake services aren't spread as set, and why; none where nothing is in the way.
-    #[must_use]
-    pub fn mapping_hindrance(&self) -> Option<(&Address, &'static str)> {
-        if self.settings.mapping == Mapping::Modulo {
-            return None;
-        }
-        // One that owns nothing can't disagree; one that hasn't reported yet is taken to be set like this node.
-        let slow = self.called_slow();
-        let owners = self.members.iter().filter(|(address, member)| peer(address, member, &slow).may_own());
-        owners.into_iter().find_map(|(address, member)| match (member.nacre, member.mark()) {
-            (None, _) => Some((address, "hasn't shown that it is a Nacre node")),
-            (Some(_), Some(mark)) if mark.mapping != self.settings.mapping => {
-                Some((address, "has another nacre.distro.mapping"))
-            }
-            _ => None,
-        })
-    }
-
-    /// All listed members, sorted as text, for operators.
-    #[must_use]
-    pub fn members(&self) -> Vec<ShownMember> {
-        let slow = self.called_slow();
-        let peers = self.members.iter().map(|(address, member)| ShownMember {
-            address: address.clone(),
-            state: state(address, member, &slow),
-            report: member.report.clone(),
-            raft_port: self.raft_ports.get(address).copied(),
-            failures: member.failures,
-            why: if slow.contains(address) { CALLED_SLOW } else { member.why },
-            knows_us: member.knows_us,
-            forbids_us: member.forbids_us,
-            is_own: false,
-        });
-        let own = ShownMember {
-            address: self.own.clone(),
-            state: MemberState::Up,
-            report: Some(self.report()),
-            raft_port: self.raft_ports.get(&self.own).copied(),
-            failures: 0,
-            why: "it is this node",
-            knows_us: None,
-            forbids_us: false,
-            is_own: true,
-        };
-        let own = (self.standing != Standing::Removed || self.disowned).then_some(own);
-        let mut all: Vec<ShownMember> = peers.chain(own).collect();
-        all.sort_unstable_by(|one, other| one.address.cmp(&other.address));
-        all
-    }
-
-    /// Why a member has its state, for a person.
-    #[must_use]
-    pub fn why(&self, address: &Address) -> &'static str {
-        match self.members.get(address) {
-            Some(_) if self.called_slow().contains(address) => CALLED_SLOW,
-            Some(member) => member.why,
-            None => "it isn't listed",
-        }
-    }
-
     /// Whether all listed members that were heard of have shown that they are Nacre nodes. One that nobody has started yet
     /// must not make a cluster of Nacre nodes behave like one of 1.x.
     #[must_use]
@@ -470,7 +353,7 @@ impl Roster {
 
     /// Whether the node isn't an owner yet, or again, since it hasn't got what the others have. It sends no reports then.
     fn is_loading(&self) -> bool {
-        matches!(self.standing, Standing::Starting | Standing::Comparing)
+        self.standing.is_loading()
     }
 
     fn sends_reports(&self) -> bool {
@@ -507,54 +390,6 @@ impl Roster {
             member.look(rules, now);
         }
     }
-
-    /// Those that more than half of the Nacre members that are up call slow, the node itself among both. None where
-    /// fewer than most of those that are up would be left to own services: two that call each other slow both go on.
-    fn called_slow(&self) -> BTreeSet<Address> {
-        if !self.is_damped() {
-            return BTreeSet::new();
-        }
-        let marks = self.members.values().filter_map(Seen::mark);
-        let accused: BTreeSet<&Address> = marks.flat_map(|mark| &mark.slow).chain(&self.slow).collect();
-        let called = accused.into_iter().filter(|accused| self.is_called_slow(accused));
-        let called: BTreeSet<Address> = called.cloned().collect();
-        if called.is_empty() {
-            return called;
-        }
-        let is_at_work =
-            |member: &Seen| member.state == MemberState::Up && !member.starting && !member.is_leaving();
-        let others = self.members.iter().filter(|(_, member)| is_at_work(member));
-        let own = (self.standing == Standing::Serving).then_some(&self.own);
-        let at_work: Vec<&Address> = others.map(|(address, _)| address).chain(own).collect();
-        let left = at_work.iter().filter(|address| !called.contains(**address)).count();
-        if left * 2 > at_work.len() { called } else { BTreeSet::new() }
-    }
-
-    fn is_called_slow(&self, accused: &Address) -> bool {
-        let voters = self.members.iter().filter(|(address, member)| {
-            *address != accused && member.state == MemberState::Up && !member.starting
-        });
-        let own_voice =
-            (self.standing == Standing::Serving && *accused != self.own).then(|| self.slow.contains(accused));
-        let voices = voters.map(|(_, member)| member.calls_slow(accused)).chain(own_voice);
-        let (votes, all) = voices.fold((0, 0), |(votes, all), voice| (votes + usize::from(voice), all + 1));
-        votes * 2 > all
-    }
-}
-
-fn peer(address: &Address, member: &Seen, slow: &BTreeSet<Address>) -> Peer {
-    Peer {
-        address: address.clone(),
-        state: state(address, member, slow),
-        nacre: member.nacre,
-        starting: member.starting,
-        leaving: member.is_leaving(),
-        outvoted: slow.contains(address) && member.state != MemberState::Down,
-    }
-}
-
-fn state(address: &Address, member: &Seen, slow: &BTreeSet<Address>) -> MemberState {
-    if slow.contains(address) { MemberState::Down } else { member.state }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Events in, states and rings out.
 
 use super::*;
+use crate::cluster::{NacreMark, Peer};
 
 const OWN: &str = "10.0.0.1:8848";
 const B: &str = "10.0.0.2:8848";
@@ -76,8 +77,79 @@ fn ring(roster: &Roster) -> Vec<String> {
     roster.view().ring.iter().map(ToString::to_string).collect()
 }
 
+/// A member answers reports within a millisecond for ten minutes, and closes all writes, which come every millisecond while it
+/// is UP. When it became UP.
+fn closing(mut roster: Roster, answer: &Probe, reports: Option<&MemberReport>) -> Vec<u64> {
+    let mut ups = Vec::new();
+    for ms in 1..600_000 {
+        let now = Millis(ms);
+        if state(&roster, B) == "UP" {
+            roster.refused(&at(B), now);
+            assert_eq!(state(&roster, B), "DOWN");
+        }
+        for address in roster.probe_due(now) {
+            roster.probed(&address, answer.clone(), now);
+        }
+        if let Some(report) = reports.filter(|_| ms % 2_000 == 0) {
+            roster.reported(report, now);
+        }
+        if state(&roster, B) == "UP" {
+            ups.push(ms);
+        }
+    }
+    ups
+}
+
+#[test]
+fn one_that_answers_reports_and_closes_writes_is_up_ever_more_seldom() {
+    let ups = closing(damped(), &nacre_answered(), Some(&nacre(B)));
+    let pauses: Vec<u64> = ups.windows(2).map(|pair| (pair[1] - pair[0]) / 1_000).collect();
+    // 1, 2, 4 and 5 s, and then the next report.
+    let (first, others) = pauses.split_at(3);
+    assert_eq!(first, [2, 4, 6]);
+    assert!(others.len() > 50 && others.iter().all(|pause| *pause == 6), "{pauses:?}");
+}
+
+#[test]
+fn in_a_ring_of_1_x_it_is_up_as_often_as_reports_say_so() {
+    let mut roster = serving(&[B, C]);
+    for other in [B, C] {
+        roster.probed(&at(other), answered(), Millis(0));
+    }
+    let ups = closing(roster, &answered(), Some(&legacy(B))).len();
+    assert!((300..600).contains(&ups), "{ups}: once a report, from it or to it");
+}
+
+#[test]
+fn one_that_closes_writes_since_it_ends_is_up_with_its_first_good_answer() {
+    for ended in [Probe::Refused, Probe::NotReady { starting: true }] {
+        let mut roster = damped();
+        for ms in 1..=20 {
+            roster.refused(&at(B), Millis(ms));
+            roster.refused(&at(B), Millis(ms));
+            roster.probed(&at(B), nacre_answered(), Millis(ms));
+        }
+        assert_eq!((state(&roster, B), roster.why(&at(B)).contains("closes other calls")), ("DOWN", true));
+        roster.probed(&at(B), ended.clone(), Millis(30));
+        roster.probed(&at(B), nacre_answered(), Millis(31));
+        assert_eq!(state(&roster, B), "UP");
+        roster.refused(&at(B), Millis(32));
+        roster.probed(&at(B), nacre_answered(), Millis(32));
+        assert_eq!(state(&roster, B), "UP", "it begins anew");
+    }
+}
+
 mod legacy_rules {
     use super::*;
+
+    #[test]
+    fn a_second_name_is_not_up_because_it_gives_its_data_to_a_node_that_loads() {
+        let mut roster = serving(&[B]);
+        roster.set_standing(Standing::Comparing, Millis(1));
+        roster.probed(&at(B), Probe::Another(at(OWN)), Millis(2));
+        roster.answered(&at(B), Millis(3));
+        assert_eq!(state(&roster, B), "DOWN");
+    }
 
     #[test]
     fn a_new_member_is_down_and_owns_nothing() {
@@ -103,6 +175,33 @@ mod legacy_rules {
         let mut roster = serving(&[B]);
         roster.probed(&at(B), answered(), Millis(1));
         assert_eq!((state(&roster, B), ring(&roster)), ("UP", vec![OWN.to_owned(), B.to_owned()]));
+    }
+
+    #[test]
+    fn a_second_name_of_a_node_is_no_member_and_says_so() {
+        let mut roster = serving(&[B, C]);
+        for (called, why) in [
+            (B, format!("the node there calls itself {B}; ")),
+            (OWN, format!("it is this node, {OWN}, under a second name; ")),
+        ] {
+            roster.probed(&at(B), answered(), Millis(1));
+            roster.probed(&at(C), answered(), Millis(1));
+            assert_eq!(state(&roster, C), "UP");
+            roster.probed(&at(C), Probe::Another(at(called)), Millis(2));
+            assert_eq!(
+                roster.view().peer(&at(C)).unwrap().nacre,
+                Some(1),
+                "it is sent nothing while it is DOWN"
+            );
+            assert_eq!((state(&roster, C), ring(&roster).len()), ("DOWN", 2));
+            assert!(roster.why(&at(C)).starts_with(&why), "{}", roster.why(&at(C)));
+            for ms in 3..9 {
+                roster.probed(&at(C), Probe::Failed, Millis(ms));
+                assert_eq!(state(&roster, C), "DOWN", "it would be an owner beside its first name");
+            }
+            assert!(roster.reported(&legacy(C), Millis(10)));
+            assert_eq!((state(&roster, C), roster.called(&at(C))), ("UP", None), "a sender of that name");
+        }
     }
 
     #[test]

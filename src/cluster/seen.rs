@@ -2,6 +2,8 @@
 //!
 //! Pure. The rules are those of the [roster](super::roster).
 
+use std::borrow::Cow;
+
 use super::{Address, MemberReport, MemberState, NacreMark, Standing, member::PROTOCOL};
 use crate::base::{
     clock::Millis,
@@ -9,7 +11,7 @@ use crate::base::{
 };
 
 /// How a member answered a report of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// 200 with the code 200.
     Answered {
@@ -18,6 +20,8 @@ pub enum Probe {
         /// The number that it gave with `X-Nacre-Peer`; none says nothing.
         nacre: Option<u32>,
     },
+    /// By a Nacre node that is called otherwise than it is listed here, whatever else it says.
+    Another(Address),
     /// 403: it doesn't take us for a member, as if we weren't in its list.
     Stranger,
     /// 404 or 501.
@@ -32,6 +36,15 @@ pub enum Probe {
     /// Anything else: no answer in time, another status, something else than JSON, another code in it.
     Failed,
 }
+
+/// Why a member is DOWN whose reports say that it is well.
+const CLOSES_CALLS: &str = "it answers reports, and closes other calls without an answer";
+/// How long such a member stays DOWN the second time; then twice as long each time.
+const FIRST_PAUSE_MS: u64 = 1_000;
+/// The longest of these pauses: who is well again is an owner within ten seconds.
+const LONGEST_PAUSE_MS: u64 = 5_000;
+/// One that was well for that long begins anew.
+const FORGIVEN_MS: u64 = 30_000;
 
 /// The rules that hold at the moment, for all members alike.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +64,9 @@ pub(super) struct Rules {
 pub(super) struct Seen {
     pub report: Option<MemberReport>,
     pub state: MemberState,
-    pub why: &'static str,
+    why: &'static str,
+    /// How the node that answers at this address calls itself, where that is another name.
+    pub called: Option<Address>,
     pub failures: u32,
     pub nacre: Option<u32>,
     pub starting: bool,
@@ -63,6 +78,12 @@ pub(super) struct Seen {
     pub last_answer: Millis,
     pub due: Millis,
     pub in_flight: bool,
+    /// How often in a row it was UP and then closed another call without an answer, though it answers reports.
+    closures: u32,
+    /// When the last of that was.
+    closed: Millis,
+    /// Until then an answer to a report doesn't make it UP.
+    held_until: Millis,
     /// What the report under way, or the last one that was answered, said of the node.
     pub sent: Option<Standing>,
     pub told: Option<Standing>,
@@ -74,6 +95,7 @@ impl Seen {
             report: None,
             state: MemberState::Down,
             why: "listed, not heard of yet",
+            called: None,
             failures: 0,
             nacre: None,
             starting: false,
@@ -83,13 +105,39 @@ impl Seen {
             last_answer: now,
             due: now,
             in_flight: false,
+            closures: 0,
+            closed: now,
+            held_until: now,
             sent: None,
             told: None,
         }
     }
 
     fn set(&mut self, state: MemberState, why: &'static str) {
-        (self.state, self.why) = (state, why);
+        (self.state, self.why, self.called) = (state, why, None);
+    }
+
+    /// Why it has its state, for a person who looks at the node `own`.
+    pub fn why(&self, own: &Address) -> Cow<'static, str> {
+        const CURE: &str =
+            "a node counts once, by the name that it finds for itself in its own list of members";
+        match &self.called {
+            None => self.why.into(),
+            Some(called) if called == own => {
+                format!("it is this node, {own}, under a second name; {CURE}").into()
+            }
+            Some(called) => format!("the node there calls itself {called}; {CURE}").into(),
+        }
+    }
+
+    /// The node at this address is called otherwise: it is another member, listed twice, or one that others list
+    /// differently. Two members of one node would be two owners, of which it knows but one.
+    pub fn is_another(&mut self, called: Address) {
+        (self.answers, self.starting) = (false, false);
+        self.set(MemberState::Down, "");
+        self.called = Some(called);
+        // Only a Nacre node says so; one of 1.x would be sent data while it is DOWN.
+        self.nacre = self.nacre.or(Some(PROTOCOL));
     }
 
     pub fn up(&mut self, why: &'static str) {
@@ -101,6 +149,36 @@ impl Seen {
         (self.answers, self.starting) = (false, false);
         self.failures = self.failures.saturating_add(1);
         self.set(MemberState::Down, why);
+    }
+
+    /// Another call to it was refused, or closed without an answer. The first time it is DOWN until it answers the next report,
+    /// and each time that such an answer turns out to be no help for a growing pause. Tells whether it was the first time.
+    ///
+    /// What is closed while it is DOWN already is of the same moment, and doesn't count again.
+    pub fn closed_call(&mut self, now: Millis) -> bool {
+        if self.state == MemberState::Down {
+            if self.called.is_none() {
+                let is_held = self.closures > 1 && now < self.held_until;
+                self.gone(if is_held { CLOSES_CALLS } else { "it refuses connections" });
+            }
+            return self.closures <= 1;
+        }
+        let is_forgiven = now.since(self.closed.max(self.held_until)) >= FORGIVEN_MS;
+        self.closures = if is_forgiven { 1 } else { self.closures.saturating_add(1) };
+        self.closed = now;
+        let Some(again) = self.closures.checked_sub(2) else {
+            self.gone("it refuses connections");
+            return true;
+        };
+        let pause = FIRST_PAUSE_MS.saturating_mul(2_u64.saturating_pow(again)).min(LONGEST_PAUSE_MS);
+        self.held_until = now.plus(pause);
+        self.gone(CLOSES_CALLS);
+        false
+    }
+
+    /// It is known why it closed calls: it ended, or starts. Its next good answer counts at once.
+    fn forgive(&mut self, now: Millis) {
+        (self.closures, self.held_until) = (0, now);
     }
 
     /// Nothing came from it since it was listed. It may be one of 1.x, and owns nothing until it shows itself.
@@ -125,18 +203,23 @@ impl Seen {
         match probe {
             Probe::Answered { known, nacre } => {
                 self.forbids_us = false;
-                self.answered(known, nacre, now);
+                self.answered(known, nacre, rules, now);
             }
+            Probe::Another(called) => self.is_another(called),
             Probe::Stranger => {
                 self.forbids_us = true;
-                self.answered(false, None, now);
+                self.answered(false, None, rules, now);
             }
             Probe::NotReady { starting: true } => {
+                self.forgive(now);
                 (self.starting, self.answers, self.last_answer) = (true, false, now);
                 self.nacre = self.nacre.or(Some(PROTOCOL));
             }
             Probe::NotReady { starting: false } => {}
-            Probe::Refused => self.gone("it refuses connections"),
+            Probe::Refused => {
+                self.forgive(now);
+                self.gone("it refuses connections");
+            }
             Probe::Alone => {
                 self.knows_us = None;
                 self.gone(
@@ -147,12 +230,16 @@ impl Seen {
         }
     }
 
-    fn answered(&mut self, known: bool, nacre: Option<u32>, now: Millis) {
+    fn answered(&mut self, known: bool, nacre: Option<u32>, rules: Rules, now: Millis) {
         (self.answers, self.starting) = (true, false);
         (self.knows_us, self.told) = (Some(known), self.sent);
         self.last_answer = now;
         self.nacre = nacre.or(self.nacre);
-        self.up("it answers");
+        if rules.is_damped && now < self.held_until {
+            self.answers = false;
+        } else {
+            self.up("it answers");
+        }
     }
 
     fn failed(&mut self, rules: Rules, now: Millis) {
@@ -163,7 +250,7 @@ impl Seen {
         self.failures = self.failures.saturating_add(1);
         if self.failures > rules.fail_access_count || self.is_silent(rules, now) {
             self.set(MemberState::Down, "it doesn't answer reports");
-        } else if self.state != MemberState::Down || rules.is_mixed {
+        } else if self.called.is_none() && (self.state != MemberState::Down || rules.is_mixed) {
             // As 1.x does, also with one that was DOWN since it refused, or that never showed itself: owners must be the same.
             self.set(MemberState::Suspicious, "it didn't answer the last report");
         }

@@ -22,6 +22,14 @@ pub enum Standing {
     Removed,
 }
 
+impl Standing {
+    /// Whether it fetches what the others have before it takes part.
+    #[must_use]
+    pub fn is_loading(self) -> bool {
+        matches!(self, Self::Starting | Self::Comparing)
+    }
+}
+
 /// A listed member other than the node itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -150,10 +158,10 @@ impl View {
         self.peers.binary_search_by(|peer| peer.address.as_str().cmp(address)).ok()
     }
 
-    /// The Nacre members that this node can't reach, or that most can't in time. Others may.
+    /// The members that this node can't reach, or that most can't in time. Others may, and know whether they are Nacre: this node
+    /// doesn't, of one that was listed anew while a link was cut.
     pub fn unreached(&self) -> impl Iterator<Item = &Address> {
-        let unreached =
-            self.peers.iter().filter(|peer| peer.nacre.is_some() && peer.state == MemberState::Down);
+        let unreached = self.peers.iter().filter(|peer| peer.state == MemberState::Down);
         unreached.map(|peer| &peer.address)
     }
 

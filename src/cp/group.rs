@@ -196,7 +196,10 @@ impl Run {
 
     fn fails(&mut self, error: &StoreError, began: Instant, bytes: usize, probe_in: Duration) {
         if self.failed.is_none() {
-            tracing::error!(reason = error.reason(), "the store can't be written");
+            tracing::error!(
+                reason = error.reason(),
+                "the store can't be written: persistent changes are answered 500 until it can"
+            );
         }
         let pause = (began.elapsed() * 4).clamp(RETRY_AFTER.0, RETRY_AFTER.1);
         self.failed = Some(Failed { retry_at: Instant::now() + pause, bytes, probe_in });

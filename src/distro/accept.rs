@@ -166,17 +166,26 @@ pub enum Part {
     /// It owns the service since a moment ago, or a Nacre member tells that isn't the owner: of a list without stamps it takes
     /// what is new. A Nacre member sends such lists as long as it doesn't know that this node is one.
     Collects,
+    /// The same, and who tells came to the ring a moment ago: what it calls silent may beat to others.
+    Doubts,
     /// It owns the service for so long that it may judge silence: the same, and what has been silent for too long goes.
     Judges,
 }
 
 impl Part {
-    /// Of a node that serves, to a service with this owner. `from`: the Nacre member that tells, if it is one; `is_long`: whether
-    /// the node, where it is the owner, has been that for so long that it may judge silence.
+    /// Of a node that serves, to a service with this owner. `from`: the Nacre member that tells, if it is one, and whether
+    /// that `is_newcomer` to the ring; `is_long`: whether the node, where it is the owner, has been that for so long that it may
+    /// judge silence.
     #[must_use]
-    pub fn of(owner: Owner<'_>, from: Option<&Address>, is_long: impl FnOnce() -> bool) -> Self {
+    pub fn of(
+        owner: Owner<'_>,
+        from: Option<&Address>,
+        is_newcomer: bool,
+        is_long: impl FnOnce() -> bool,
+    ) -> Self {
         match owner {
             Owner::Here if is_long() => Self::Judges,
+            _ if from.is_some() && is_newcomer => Self::Doubts,
             Owner::Here => Self::Collects,
             Owner::Peer(owner) if from == Some(owner) => Self::Follows,
             _ if from.is_some() => Self::Collects,
@@ -191,6 +200,7 @@ impl Part {
             Self::Judges => Judge::Here,
             Self::Follows => Judge::Teller,
             Self::Copies | Self::Collects => Judge::Another,
+            Self::Doubts => Judge::Nobody,
         }
     }
 }
@@ -293,6 +303,26 @@ mod tests {
         assert_eq!(list(&registry), Some(vec![("a".into(), true)]));
         put(&registry, r#"{"KEY":{"key":"KEY","value":{"instanceList":[]}}}"#).unwrap();
         assert_eq!(list(&registry), Some(vec![]));
+    }
+
+    #[test]
+    fn a_newcomer_judges_no_silence_and_a_long_owner_does_whoever_tells() {
+        let (owner, other) = (Address::new("o:1"), Address::new("p:1"));
+        for (of, from, is_newcomer, is_long, part, judge) in [
+            (Owner::Here, Some(&other), true, true, Part::Judges, Judge::Here),
+            (Owner::Here, Some(&other), true, false, Part::Doubts, Judge::Nobody),
+            (Owner::Here, Some(&other), false, false, Part::Collects, Judge::Another),
+            (Owner::Here, None, false, false, Part::Collects, Judge::Another),
+            (Owner::Peer(&owner), Some(&owner), true, false, Part::Doubts, Judge::Nobody),
+            (Owner::Peer(&owner), Some(&owner), false, false, Part::Follows, Judge::Teller),
+            (Owner::Peer(&owner), Some(&other), true, false, Part::Doubts, Judge::Nobody),
+            (Owner::Peer(&owner), Some(&other), false, false, Part::Collects, Judge::Another),
+            (Owner::Peer(&owner), None, false, false, Part::Copies, Judge::Another),
+            (Owner::Nobody, None, false, false, Part::Copies, Judge::Another),
+        ] {
+            let is = Part::of(of, from, is_newcomer, || is_long);
+            assert_eq!((is, is.judge()), (part, judge), "{of:?} {from:?} {is_newcomer} {is_long}");
+        }
     }
 
     #[test]

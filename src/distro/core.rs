@@ -76,6 +76,8 @@ pub enum Action<D: Data> {
         key: D::Key,
         /// When the question came up. Of a part that has become silent since then nobody was asked.
         asked: Millis,
+        /// Every listed member is Nacre, has answered, and had its data for long: no beat that came to any is unknown here.
+        by_all: bool,
     },
     /// Find this out, and give what comes out to [`Core::compared`] before anything else.
     Compare(Comparison),
@@ -114,7 +116,7 @@ pub enum Call<D: Data> {
         /// The keys.
         page: Page<D::Key>,
     },
-    /// Ask for younger beats of the silent parts of these. Answered by [`Answer::Done`].
+    /// Ask for younger beats of the silent parts of these. Answered by [`Answer::Heard`].
     Ask(Vec<D::Key>),
     /// Send a member of 1.x the checksums of these, which are all that the node owns. Answered by [`Answer::Done`].
     Checksums(Vec<D::Key>),
@@ -140,6 +142,11 @@ pub enum Answer<K> {
     },
     /// Of [`Call::Keys`]: the keys that the peer wants whole.
     Wanted(Vec<K>),
+    /// To a question about silence: whether the peer has its data since a moment ago.
+    Heard {
+        /// What it knew before is lost.
+        is_new: bool,
+    },
     /// Of the others: it was done.
     Done,
     /// Of any: it wasn't.
@@ -197,6 +204,8 @@ impl<K: Clone + Ord + std::hash::Hash> Line<K> {
 struct Question {
     waits_for: BTreeSet<Address>,
     asked: Millis,
+    /// Somebody who may know of beats isn't asked, or not any more.
+    misses_some: bool,
 }
 
 impl Question {
@@ -284,7 +293,9 @@ impl<D: Data> Core<D> {
             Standing::Serving | Standing::Leaving => self.load = None,
         }
         for ask in self.asks.values_mut() {
+            let before = ask.waits_for.len();
             ask.waits_for.retain(|address| view.peer(address).is_some_and(Peer::is_nacre_at_work));
+            ask.misses_some |= ask.waits_for.len() < before;
         }
     }
 
@@ -374,7 +385,9 @@ impl<D: Data> Core<D> {
         self.asks.entry(key.clone()).or_insert_with(|| {
             let asks = !mutant::is(Mutant::JudgesUnasked);
             let peers = view.peers.iter().filter(|peer| asks && peer.is_nacre_at_work());
-            Question { waits_for: peers.map(|peer| peer.address.clone()).collect(), asked: now }
+            let waits_for: BTreeSet<_> = peers.map(|peer| peer.address.clone()).collect();
+            let misses_some = waits_for.len() < view.peers.len();
+            Question { waits_for, asked: now, misses_some }
         });
     }
 
@@ -505,11 +518,12 @@ impl<D: Data> Core<D> {
                     line.outbox.put(&key, true, now, pace);
                 }
             }
-            (UnderWay::Ask(keys), Answer::Done) => {
+            (UnderWay::Ask(keys), Answer::Heard { is_new }) => {
                 line.ask_not_before = now;
                 for key in &keys {
                     if let Some(ask) = self.asks.get_mut(key) {
                         ask.waits_for.remove(&peer);
+                        ask.misses_some |= is_new;
                     }
                 }
             }
@@ -579,7 +593,8 @@ impl<D: Data> Core<D> {
         self.asks.retain(|key, ask| {
             let settled = ask.waits_for.is_empty() || now >= ask.until();
             if settled {
-                actions.push(Action::Settled { key: key.clone(), asked: ask.asked });
+                let by_all = ask.waits_for.is_empty() && !ask.misses_some;
+                actions.push(Action::Settled { key: key.clone(), asked: ask.asked, by_all });
             }
             !settled
         });

@@ -69,7 +69,9 @@ fn serving(peers: Vec<Peer>) -> Core<Numbers> {
 fn said(actions: &[Action<Numbers>]) -> Vec<String> {
     let said = |action: &Action<Numbers>| match action {
         Action::Call { to, call, .. } => format!("{to} {}", word(call)),
-        Action::Settled { key, asked } => format!("settled {key} of {asked}", asked = asked.0),
+        Action::Settled { key, asked: Millis(asked), by_all } => {
+            format!("settled {key} of {asked}{}", if *by_all { " by all" } else { "" })
+        }
         Action::Compare(comparison) => format!("{comparison:?}"),
         Action::Ready { loaded_from } => format!("ready {}", loaded_from.len()),
         Action::StoodStill { ms } => format!("still {ms}"),
@@ -253,9 +255,9 @@ fn silence_is_judged_when_all_have_answered_or_three_seconds_have_passed() {
     core.ask(&7, Millis(10));
     let actions = poll(&mut core, &data, Millis(10));
     assert_eq!(said(&actions), ["10.0.0.2:8848 ask [7]", "10.0.0.3:8848 ask [7]"]);
-    answered(&mut core, id(&actions, 0), Answer::Done, &data, Millis(11));
+    answered(&mut core, id(&actions, 0), Answer::Heard { is_new: false }, &data, Millis(11));
     assert!(poll(&mut core, &data, Millis(12)).is_empty());
-    answered(&mut core, id(&actions, 1), Answer::Done, &data, Millis(13));
+    answered(&mut core, id(&actions, 1), Answer::Heard { is_new: false }, &data, Millis(13));
     assert_eq!(said(&poll(&mut core, &data, Millis(13))), ["settled 7 of 10"]);
     core.ask(&8, Millis(100));
     assert_eq!(
@@ -270,6 +272,19 @@ fn silence_is_judged_when_all_have_answered_or_three_seconds_have_passed() {
 }
 
 #[test]
+fn a_question_that_one_answers_who_has_just_begun_is_not_answered_by_all() {
+    let data = Numbers::default();
+    for (is_new, said_of_it) in [(false, "settled 7 of 10 by all"), (true, "settled 7 of 10")] {
+        let mut core = serving(vec![nacre(2, MemberState::Up), nacre(3, MemberState::Up)]);
+        core.ask(&7, Millis(10));
+        let actions = poll(&mut core, &data, Millis(10));
+        answered(&mut core, id(&actions, 0), Answer::Heard { is_new }, &data, Millis(11));
+        answered(&mut core, id(&actions, 1), Answer::Heard { is_new: false }, &data, Millis(12));
+        assert_eq!(said(&poll(&mut core, &data, Millis(12))), [said_of_it]);
+    }
+}
+
+#[test]
 fn a_peer_that_takes_its_time_is_asked_about_others_meanwhile() {
     let data = Numbers::default();
     let mut core = serving(vec![nacre(2, MemberState::Up)]);
@@ -279,12 +294,12 @@ fn a_peer_that_takes_its_time_is_asked_about_others_meanwhile() {
     assert!(poll(&mut core, &data, Millis(20)).is_empty() && core.next(Millis(20)) == Some(Millis(510)));
     let second = poll(&mut core, &data, Millis(510));
     assert_eq!(said(&second), ["10.0.0.2:8848 ask [8]"], "and about 7 but once");
-    answered(&mut core, id(&first, 0), Answer::Done, &data, Millis(1_600));
+    answered(&mut core, id(&first, 0), Answer::Heard { is_new: false }, &data, Millis(1_600));
     core.ask(&9, Millis(1_600));
     let actions = poll(&mut core, &data, Millis(1_600));
-    assert_eq!(said(&actions), ["settled 7 of 10", "10.0.0.2:8848 ask [9]"], "it answers again");
-    answered(&mut core, id(&second, 0), Answer::Done, &data, Millis(1_700));
-    assert_eq!(said(&poll(&mut core, &data, Millis(1_700))), ["settled 8 of 20"]);
+    assert_eq!(said(&actions), ["settled 7 of 10 by all", "10.0.0.2:8848 ask [9]"], "it answers again");
+    answered(&mut core, id(&second, 0), Answer::Heard { is_new: false }, &data, Millis(1_700));
+    assert_eq!(said(&poll(&mut core, &data, Millis(1_700))), ["settled 8 of 20 by all"]);
 }
 
 #[test]

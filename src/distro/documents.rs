@@ -264,6 +264,9 @@ pub struct Ask {
 pub struct Heard {
     /// Those of which a younger beat is known.
     pub beats: Silences,
+    /// The member serves since a moment ago: it may have known of beats, and does no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub new: bool,
 }
 
 #[cfg(test)]

@@ -17,11 +17,12 @@ use super::{
     checksum,
     core::{Answer, Call},
     documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted, parted},
-    handle::Distro,
+    handle::{Distro, REFUSED_DATA},
     key,
     lists::Lists,
     load::Loaded,
     outbox::{Item, Sent},
+    pieces::{PieceError, Pieces},
     silence,
 };
 use crate::{
@@ -43,6 +44,8 @@ enum ExchangeError {
     Peer(#[from] PeerError),
     #[error("the answer can't be read: {0}")]
     Answer(#[from] serde_json::Error),
+    #[error("the answer with all data can't be read: {0}")]
+    Pieces(#[from] PieceError),
     #[error("its data are of more than a day ahead of this node's clock: set one of the two clocks right")]
     Clock,
 }
@@ -107,24 +110,14 @@ impl Exchange {
         }
         let kind = match error {
             ExchangeError::Peer(error) => error.kind(),
-            ExchangeError::Answer(_) => "unreadable answer",
+            ExchangeError::Answer(_) | ExchangeError::Pieces(_) => "unreadable answer",
             ExchangeError::Clock => "another time",
         };
         self.distro.note_failure(to, kind, &error.to_string());
     }
 
     async fn load(&self, to: &Address) -> Loaded {
-        let asked = self.at();
-        let outcome = match self.peers.all_data(to).await {
-            Ok(all) => {
-                if let Some(protocol) = all.nacre {
-                    self.distro.0.cluster.shown_nacre(to, protocol);
-                }
-                self.take_all(to, &all.json, asked)
-            }
-            Err(error) => Err(error.into()),
-        };
-        match outcome {
+        match self.load_all(to).await {
             Ok(()) => Loaded::Merged,
             Err(ExchangeError::Peer(PeerError::Starting)) => Loaded::Starting,
             Err(ExchangeError::Peer(PeerError::Forbidden(text))) => {
@@ -139,19 +132,39 @@ impl Exchange {
         }
     }
 
-    /// Takes all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
+    /// Loads all data of a peer, and takes them piece by piece as they come. What was taken of an answer that then breaks off
+    /// is true all the same, and it is asked for again.
+    async fn load_all(&self, to: &Address) -> Result<(), ExchangeError> {
+        let asked = self.at();
+        let mut all = self.peers.all_data(to).await?;
+        if let Some(protocol) = all.nacre {
+            self.distro.0.cluster.shown_nacre(to, protocol);
+        }
+        if let Some(called) = all.called.take().filter(|called| !called.is_spelling_of(to)) {
+            self.distro.0.cluster.is_another(to, called);
+        }
+        let mut pieces = Pieces::new(self.peers.max_datum());
+        let mut is_of_another_time = false;
+        while let Some(part) = all.next().await? {
+            for piece in pieces.push(&part)? {
+                is_of_another_time |= self.take_some(to, &piece, asked)?;
+            }
+        }
+        is_of_another_time |= self.take_some(to, &pieces.end()?, asked)?;
+        if is_of_another_time { Err(ExchangeError::Clock) } else { Ok(()) }
+    }
+
+    /// Takes some of all data of a peer; tells whether some are of another time. Of a member of 1.x only what is new: another one
+    /// may have told more of a list before.
     ///
     /// `asked`: when it was asked for, here and below.
-    fn take_all(&self, from: &Address, body: &[u8], asked: Reading) -> Result<(), ExchangeError> {
+    fn take_some(&self, from: &Address, body: &[u8], asked: Reading) -> Result<bool, ExchangeError> {
         let at = self.at();
         let batch = batch::read_answer(body, asked, at)?;
         let outcome = accept::take(self.registry(), batch, |_| Part::Follows, at.now);
         self.distro.taken(&outcome);
         self.distro.note_outcome(from, &outcome);
-        if outcome.faults().any(AcceptError::is_of_another_time) {
-            return Err(ExchangeError::Clock);
-        }
-        Ok(())
+        Ok(outcome.faults().any(AcceptError::is_of_another_time))
     }
 
     async fn push(&self, to: &Address, items: Vec<Item<ServiceKey>>) -> Sent {
@@ -178,7 +191,8 @@ impl Exchange {
                     StatusCode::BAD_REQUEST | StatusCode::INTERNAL_SERVER_ERROR,
                     text,
                 )) => {
-                    self.distro.note_failure(to, "refused data", &format!("{} is refused: {text}", item.key));
+                    let reason = format!("{}: {text}", item.key);
+                    self.distro.note_failure(to, REFUSED_DATA, &reason);
                     stamps.push(None);
                 }
                 Err(error) => {
@@ -256,19 +270,21 @@ impl Exchange {
         let services: Vec<_> = keys.iter().filter_map(|key| self.registry().get(key.place())).collect();
         let view = self.distro.0.cluster.view();
         let unreached: Vec<String> = view.unreached().take(MOST_UNREACHED).map(ToString::to_string).collect();
+        let mut is_new = false;
         // Only the answers to all parts are one.
         for silent in parted(silence::silent_of(&services, self.at().now), BODY_BYTES) {
             let asked = Ask { source: self.own().to_owned(), silent, unreached: unreached.clone() };
-            self.ask_of(to, &asked).await?;
+            is_new |= self.ask_of(to, &asked).await?;
         }
-        Ok(Answer::Done)
+        Ok(Answer::Heard { is_new })
     }
 
-    async fn ask_of(&self, to: &Address, asked: &Ask) -> Result<(), ExchangeError> {
+    /// Takes younger beats; tells whether the member has its data since a moment ago.
+    async fn ask_of(&self, to: &Address, asked: &Ask) -> Result<bool, ExchangeError> {
         let now = self.at().now;
         let heard: Heard = read(&self.peers.ask(to, body(asked)).await?)?;
         silence::take(self.registry(), &heard.beats, now);
-        Ok(())
+        Ok(heard.new)
     }
 
     /// An owner asks whether younger beats are known here, or to those that it can't reach and this node can: while one

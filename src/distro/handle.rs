@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{
-    claim::Claim,
+    claim::{Claim, Claims},
     core::{Core, Rhythm, STILL_MS},
     counts::Counts,
     documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
@@ -28,6 +28,20 @@ use crate::{
     cluster::{Address, Cluster, View},
     model::{Registry, ServiceKey, change::Changes},
 };
+
+/// A service whose silent instances may be judged.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// Which.
+    pub key: ServiceKey,
+    /// When the members were asked.
+    pub asked: Millis,
+    /// All of them have answered, and had their data for long.
+    pub by_all: bool,
+}
+
+/// What members send may be on its way for so long, in milliseconds: longer than any of them waits for an answer.
+pub const LONGEST_WAY_MS: u64 = 10_000;
 
 /// The protocol of a node that has members beside it; cheap to clone.
 #[derive(Clone)]
@@ -59,7 +73,8 @@ pub(super) struct Inner {
     /// How long what members send is on its way.
     lateness: Mutex<Lateness>,
     tenure: Mutex<Tenure>,
-    settled: Mutex<VecDeque<(ServiceKey, Millis)>>,
+    claims: Mutex<Claims>,
+    settled: Mutex<VecDeque<Settled>>,
     any_settled: Notify,
 }
 
@@ -94,6 +109,7 @@ impl Distro {
             understood: Mutex::default(),
             lateness: Mutex::default(),
             tenure: Mutex::new(Tenure::new(view, now)),
+            claims: Mutex::default(),
             settled: Mutex::default(),
             any_settled: Notify::new(),
         }))
@@ -105,14 +121,35 @@ impl Distro {
         owner(&self.0.cluster.view(), &key.name) == Owner::Here
     }
 
+    /// Whether this node looks for silent instances of a service.
+    #[must_use]
+    pub fn looks_after(&self, key: &ServiceKey, now: Millis) -> bool {
+        self.0.claims.lock().look_after(&self.0.cluster.view_guard(), key, now)
+    }
+
+    /// Whether this node judges silent instances about which the members were asked.
+    #[must_use]
+    pub fn may_judge(&self, settled: &Settled, now: Millis) -> bool {
+        let is_new = self.0.tenure.lock().is_new(now);
+        self.0.claims.lock().may_judge(&self.0.cluster.view_guard(), settled, is_new, now)
+    }
+
     /// Whether this node has answered for the instances of a service for so long that all that live have beaten here.
     #[must_use]
     pub fn judges(&self, key: &ServiceKey, now: Millis) -> bool {
         self.0.tenure.lock().is_long(&key.name, now)
     }
 
+    /// Whether a member has been in the ring for so short a time that it can't have heard of the beats of all that live.
+    pub(super) fn is_newcomer(&self, member: &Address, now: Millis) -> bool {
+        self.0.tenure.lock().is_newcomer(member, now)
+    }
+
     /// The cluster looks like this from now on.
     pub(super) fn see(&self, view: Arc<View>, now: Millis) {
+        self.0.claims.lock().see(&view);
+        self.0.understood.lock().retain_members(|member| view.peer(member).is_some());
+        self.0.failures.lock().retain_members(|member| view.peer(member).is_some());
         self.0.tenure.lock().see(view, now);
     }
 
@@ -123,9 +160,8 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
-    /// The next service whose silent instances may be judged, and when they were asked about; waits for one. One caller
-    /// at a time.
-    pub async fn next_settled(&self) -> (ServiceKey, Millis) {
+    /// The next service whose silent instances may be judged; waits for one. One caller at a time.
+    pub async fn next_settled(&self) -> Settled {
         loop {
             if let Some(settled) = self.0.settled.lock().pop_front() {
                 return settled;
@@ -134,8 +170,8 @@ impl Distro {
         }
     }
 
-    pub(super) fn settle(&self, key: ServiceKey, asked: Millis) {
-        self.0.settled.lock().push_back((key, asked));
+    pub(super) fn settle(&self, settled: Settled) {
+        self.0.settled.lock().push_back(settled);
         self.0.any_settled.notify_one();
     }
 
@@ -207,20 +243,22 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
-    /// Logs what went wrong with a member, once a minute for each of them and each kind of failure.
-    pub(super) fn note_failure(&self, member: &Address, kind: &'static str, text: &str) {
+    /// Logs what went wrong with a member and what follows, once a minute for each of them and each kind of failure.
+    pub(super) fn note_failure(&self, member: &Address, kind: &'static str, reason: &str) {
         if self.0.failures.lock().pass(member, kind, self.0.clock.now()) {
-            tracing::warn!(%member, "data of the member or for it: {text}");
+            tracing::warn!(%member, reason, "{}", what_follows(kind));
         }
     }
 
     /// When a request of `source` was written, from whose clock `sent` is: ages in it count from then. A link may hold
-    /// requests back for as long as it likes, and what has gone meanwhile would look alive.
+    /// requests back for as long as it likes, and what has gone meanwhile would look alive. Nothing where that was so long ago
+    /// that nobody waits for an answer: the sender's clock stood still, or it is gone.
     #[must_use]
-    pub fn written_at(&self, source: Option<&Address>, sent: Option<Sent>) -> Reading {
+    pub fn written_at(&self, source: Option<&Address>, sent: Option<Sent>) -> Option<Reading> {
         let at = self.0.clock.reading();
-        let (Some(source), Some(sent)) = (source, sent) else { return at };
-        at.earlier(self.0.lateness.lock().waited_ms(source.as_str(), sent, at.now.0))
+        let (Some(source), Some(sent)) = (source, sent) else { return Some(at) };
+        let waited_ms = self.0.lateness.lock().waited_ms(source.as_str(), sent, at.now.0);
+        (waited_ms <= LONGEST_WAY_MS).then(|| at.earlier(waited_ms))
     }
 
     /// An owner compares what it owned when it wrote this with what is here, and tells of silence.
@@ -233,9 +271,13 @@ impl Distro {
         let missed = known.missed();
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
-        if view.peer(&claim.source).is_some() {
-            self.0.understood.lock().verified(&self.0.lists.0, &claim, (&known, !differ), now);
+        let mut understood = self.0.understood.lock();
+        // Looked at behind the lock: whoever leaves the list is forgotten behind it, too.
+        if self.0.cluster.view_guard().peer(&claim.source).is_some() {
+            self.0.claims.lock().heard(&claim, self.0.clock.now());
+            understood.verified(&self.0.lists.0, &claim, (&known, !differ), now);
         }
+        drop(understood);
         Verified::new(self.0.boot, missed, differ.then_some(&buckets))
     }
 
@@ -253,9 +295,31 @@ impl Distro {
     /// An owner asks whether younger beats are known here.
     #[must_use]
     pub fn heard(&self, asked: &Ask) -> Heard {
-        Heard { beats: silence::younger(&self.0.lists.0, &asked.silent, self.0.clock.now()) }
+        let now = self.0.clock.now();
+        let beats = silence::younger(&self.0.lists.0, &asked.silent, now);
+        Heard { beats, new: self.0.tenure.lock().is_new(now) }
     }
 }
+
+/// What a failure of this kind means for the data, for an operator.
+fn what_follows(kind: &'static str) -> &'static str {
+    match kind {
+        REFUSED_DATA => "a member refused data: it is sent them again when they change",
+        FAULTY_DATA => "some data of a member can't be used: the rest of them counts",
+        DISPUTED => "a member compares data that aren't its own: nothing follows from that",
+        "gone" => "data for a member wait until it is back, or off the list",
+        _ => {
+            "data can't be exchanged with a member: it is tried again until it works, or the member is off the list"
+        }
+    }
+}
+
+/// A member doesn't take a single datum.
+pub(super) const REFUSED_DATA: &str = "refused data";
+/// What a member sent is wrong in part.
+pub(super) const FAULTY_DATA: &str = "faulty data";
+/// A member takes itself for the owner of what is this node's.
+pub(super) const DISPUTED: &str = "disputed";
 
 /// Which failures of which members have been told, and when.
 #[derive(Default)]
@@ -266,6 +330,11 @@ impl Failures {
     const AGAIN_MS: u64 = 60_000;
     /// Kinds that are remembered; beyond it nothing is told until some are old.
     const MOST: usize = 1_000;
+
+    /// Forgets what was told of those that are no members any more: of one that comes back it is news.
+    fn retain_members(&mut self, is_member: impl Fn(&Address) -> bool) {
+        self.0.retain(|(member, _), _| is_member(member));
+    }
 
     /// Whether this is to be told now.
     fn pass(&mut self, member: &Address, kind: &'static str, now: Millis) -> bool {
@@ -293,6 +362,10 @@ mod tests {
         assert!(pass(&one, "silent", 2) && pass(&other, "refused", 2));
         assert!(!pass(&one, "refused", 60_000));
         assert!(pass(&one, "refused", 60_001));
+        assert!(!pass(&other, "refused", 60_001));
+        failures.retain_members(|member| *member == other);
+        let mut pass = |member: &Address, kind, now| failures.pass(member, kind, Millis(now));
+        assert!(pass(&one, "refused", 60_002) && !pass(&other, "refused", 60_001), "it left the list");
         let many = (0..2_000).map(|n| Address::new(&format!("10.1.0.1:{n}")));
         assert_eq!(many.filter(|member| pass(member, "silent", 60_002)).count(), Failures::MOST - 1);
     }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     checksum,
     exchange::Exchange,
-    handle::Distro,
+    handle::{DISPUTED, Distro},
     key::{self, Key},
     mapper::{Owner, owner},
 };
@@ -90,7 +90,7 @@ impl Distro {
             Compared::Disputed(key) => {
                 self.note_failure(
                     source,
-                    "disputed",
+                    DISPUTED,
                     &format!("it says that it owns {key}, which is this node's"),
                 );
                 false

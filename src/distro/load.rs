@@ -49,6 +49,16 @@ struct Asked {
     unanswered: u32,
     /// When it was last asked.
     asked: Millis,
+    /// How it answered when it was asked once more, last.
+    anew: Option<Loaded>,
+    /// It takes its time to answer, while what others have told grows old.
+    is_slow: bool,
+}
+
+impl Asked {
+    fn is_merged(&self) -> bool {
+        self.last == Some(Loaded::Merged)
+    }
 }
 
 /// A load that lasts until enough peers have answered.
@@ -83,24 +93,41 @@ impl Load {
     pub fn relist(&mut self, peers: impl Iterator<Item = Address>, now: Millis) {
         let before = std::mem::take(&mut self.peers);
         let asked = |address: &Address| before.get(address).copied();
-        let fresh = Asked { last: None, under_way: false, next: now, unanswered: 0, asked: now };
+        let fresh = Asked {
+            last: None,
+            under_way: false,
+            next: now,
+            unanswered: 0,
+            asked: now,
+            anew: None,
+            is_slow: false,
+        };
         self.peers = peers.map(|address| (address.clone(), asked(&address).unwrap_or(fresh))).collect();
     }
 
     /// Whom to ask now.
     pub fn take(&mut self, now: Millis) -> Vec<Address> {
-        let again = self.again.is_none() && now >= self.not_before && self.has_enough(now);
-        if again {
+        if self.again.is_none() && now >= self.not_before && self.has_enough(now) {
             self.again = Some(now);
         }
+        for asked in self.peers.values_mut().filter(|asked| self.again.is_some() && asked.is_merged()) {
+            asked.is_slow |= asked.under_way && now.since(asked.asked) > FRESH_MS;
+        }
+        let again = self.again.is_some() && !self.awaits_any(now);
+        let retries = self.hears_nobody(now);
         let due = |asked: &Asked| match asked.last {
-            Some(Loaded::Merged) => again && !asked.under_way && now.since(asked.asked) > FRESH_MS,
+            Some(Loaded::Merged) => {
+                let is_old = !asked.under_way && !asked.is_slow && now.since(asked.asked) > FRESH_MS;
+                again && is_old || retries && asked.next <= now
+            }
             _ => asked.next <= now,
         };
         let mut addresses = Vec::new();
         for (address, asked) in self.peers.iter_mut().filter(|(_, asked)| due(asked)) {
             // A request can hang in a connection to a peer that has long been well again; a long answer may take its time.
-            let patience = PATIENCE_MS.saturating_mul(2_u64.saturating_pow(asked.unanswered));
+            // Where nobody answers any more, it is the links that are to blame.
+            let doubled = if retries { 0 } else { asked.unanswered };
+            let patience = PATIENCE_MS.saturating_mul(2_u64.saturating_pow(doubled));
             (asked.under_way, asked.asked, asked.next) = (true, now, now.plus(patience));
             asked.unanswered = asked.unanswered.saturating_add(1);
             addresses.push(address.clone());
@@ -116,19 +143,40 @@ impl Load {
             }
             // Who doesn't answer once more has given its data before.
             let last = asked.last.filter(|last| *last == Loaded::Merged).unwrap_or(outcome);
+            let anew = self.again.map(|_| outcome);
+            let is_slow = asked.is_slow || anew.is_some() && now.since(asked.asked) > FRESH_MS;
             let next = now.plus(RETRY_MS);
-            *asked = Asked { last: Some(last), under_way: false, next, unanswered: 0, ..*asked };
+            let unanswered = 0;
+            *asked = Asked { last: Some(last), under_way: false, next, unanswered, anew, is_slow, ..*asked };
         }
     }
 
     /// Whether the node has what it can get, and has it fresh: what was loaded long before is asked for once more, since
-    /// nobody sends changes to a node that loads.
+    /// nobody sends changes to a node that loads. What grows old while a slow peer is waited for is asked for again; where
+    /// nobody answers that has before, for ten seconds.
     #[must_use]
     pub fn is_complete(&self, now: Millis) -> bool {
-        let Some(again) = self.again else { return self.peers.is_empty() && now >= self.not_before };
-        let waits = now.since(again) < PATIENCE_MS;
-        let asked_again = |asked: &Asked| asked.last == Some(Loaded::Merged) && asked.under_way;
-        self.has_enough(now) && !(waits && self.peers.values().any(asked_again))
+        if self.again.is_none() {
+            return self.peers.is_empty() && now >= self.not_before;
+        }
+        self.has_enough(now) && !self.awaits_any(now) && !self.hears_nobody(now)
+    }
+
+    /// Whether an answer of one that was asked once more is waited for.
+    fn awaits_any(&self, now: Millis) -> bool {
+        let waits = self.again.is_some_and(|again| now.since(again) < PATIENCE_MS);
+        let awaits = |asked: &Asked| asked.is_merged() && asked.under_way && (waits || !asked.is_slow);
+        self.peers.values().any(awaits)
+    }
+
+    /// Whether of those whose data are here none has answered once more, and one that isn't gone may do so yet.
+    fn hears_nobody(&self, now: Millis) -> bool {
+        let waits = self.again.is_some_and(|again| now.since(again) < SILENCE_MS);
+        let mut merged = self.peers.values().filter(|asked| asked.is_merged());
+        let is_heard =
+            |asked: &Asked| asked.anew == Some(Loaded::Merged) || asked.anew.is_none() && !asked.under_way;
+        let is_silent = |asked: &Asked| asked.under_way || asked.anew == Some(Loaded::Failed);
+        waits && !merged.clone().any(is_heard) && merged.any(is_silent)
     }
 
     /// Whether enough peers have answered.
@@ -167,11 +215,16 @@ impl Load {
     /// When something is to be done next after `now`, if no answer comes before.
     #[must_use]
     pub fn next(&self, now: Millis) -> Option<Millis> {
-        let tries = self.peers.values().filter(|asked| asked.last != Some(Loaded::Merged));
+        let retries = self.hears_nobody(now);
+        let tries = self.peers.values().filter(|asked| retries || !asked.is_merged());
+        let fresh = |asked: &Asked| asked.asked.plus(FRESH_MS + 1);
+        let fresh = self.peers.values().filter(|asked| asked.is_merged() && asked.under_way).map(fresh);
         let ends = [SILENCE_MS, PATIENCE_MS].map(|ms| self.began.plus(ms));
         let ends_again =
             [self.merged_at, self.again].into_iter().flatten().map(|since| since.plus(PATIENCE_MS));
-        let ends = ends.into_iter().chain(ends_again).chain([self.not_before]).filter(|end| *end > now);
+        let gives_up = self.again.map(|again| again.plus(SILENCE_MS));
+        let ends = ends.into_iter().chain(ends_again).chain(gives_up).chain([self.not_before]);
+        let ends = ends.chain(fresh).filter(|end| *end > now);
         tries.map(|asked| asked.next).chain(ends).min()
     }
 }
@@ -217,10 +270,67 @@ mod tests {
         assert_eq!(load.take(Millis(4_000)), [address(1), address(2), address(3)]);
         load.answered(&address(1), Loaded::Merged, Millis(4_001));
         assert!(!is_done(&mut load, 4_001));
-        assert_eq!(load.next(Millis(4_001)), Some(Millis(7_000)));
+        assert_eq!(load.next(Millis(4_001)), Some(Millis(4_501)));
         load.answered(&address(2), Loaded::Failed, Millis(4_002));
         assert!(is_done(&mut load, 4_002));
         assert_eq!(load.merged().count(), 2);
+    }
+
+    #[test]
+    fn while_a_slow_one_is_waited_for_what_the_others_told_grows_old_and_is_asked_for_again() {
+        let mut load = load(3);
+        for peer in 1..=3 {
+            load.answered(&address(peer), Loaded::Merged, Millis(1_001));
+        }
+        assert!(is_done(&mut load, 1_001), "all of it is fresh");
+        let mut load = super::Load::after_standstill((1..=3).map(address), Millis(1_000));
+        load.take(Millis(1_000));
+        for peer in 1..=3 {
+            load.answered(&address(peer), Loaded::Merged, Millis(1_001));
+        }
+        assert_eq!(load.take(Millis(2_000)).len(), 3);
+        load.answered(&address(1), Loaded::Merged, Millis(2_001));
+        load.answered(&address(2), Loaded::Merged, Millis(2_001));
+        assert_eq!(load.next(Millis(2_001)), Some(Millis(2_501)));
+        assert!(!is_done(&mut load, 2_501) && !is_done(&mut load, 4_999));
+        assert_eq!(load.next(Millis(4_999)), Some(Millis(5_000)));
+        assert_eq!(load.take(Millis(5_000)), [address(1), address(2)]);
+        assert!(!load.is_complete(Millis(5_000)));
+        load.answered(&address(1), Loaded::Merged, Millis(5_001));
+        load.answered(&address(2), Loaded::Merged, Millis(5_001));
+        assert!(is_done(&mut load, 5_001));
+    }
+
+    #[test]
+    fn where_nobody_answers_once_more_they_are_tried_for_ten_seconds_but_not_those_that_are_gone() {
+        let begin = || {
+            let mut load = super::Load::after_standstill((1..=2).map(address), Millis(1_000));
+            load.take(Millis(1_000));
+            load.answered(&address(1), Loaded::Merged, Millis(1_001));
+            load.answered(&address(2), Loaded::Merged, Millis(1_001));
+            assert_eq!(load.take(Millis(2_000)).len(), 2);
+            load.answered(&address(1), Loaded::Refused, Millis(2_001));
+            assert!(!is_done(&mut load, 2_001));
+            load
+        };
+        let mut load = begin();
+        load.answered(&address(2), Loaded::Refused, Millis(2_002));
+        assert!(is_done(&mut load, 2_002));
+        let mut load = begin();
+        assert_eq!(load.take(Millis(2_501)), [address(1)]);
+        assert!(!is_done(&mut load, 4_999));
+        assert_eq!(load.take(Millis(5_000)), [address(2)]);
+        load.answered(&address(2), Loaded::Failed, Millis(5_001));
+        load.answered(&address(1), Loaded::Refused, Millis(5_001));
+        assert_eq!(load.take(Millis(5_501)), [address(1), address(2)]);
+        load.answered(&address(2), Loaded::Merged, Millis(5_502));
+        load.answered(&address(1), Loaded::Refused, Millis(5_502));
+        assert!(is_done(&mut load, 5_502));
+        let mut load = begin();
+        let asked = [2_501, 5_000, 5_501, 8_000].map(|now| load.take(Millis(now)).len());
+        assert_eq!(asked, [1; 4], "each of them every three seconds");
+        let mut load = begin();
+        assert!(!is_done(&mut load, 11_999) && is_done(&mut load, 12_500));
     }
 
     #[test]

@@ -23,7 +23,7 @@
 //!
 //! Three layers. The *protocol* decides and is pure: [`core`] with [`load`], [`outbox`], [`comparison`], [`verify`],
 //! [`mapper`], [`claim`], and [`silence`] and [`takeover`], which touch nothing but cells of instances. The *transport*
-//! makes its calls: [`runner`] drives it, [`exchange`] calls members, [`receive`] takes what they send and answer,
+//! makes its calls: [`runner`] drives it, [`exchange`] calls members, [`pieces`] cuts long answers, [`receive`] takes what they send and answer,
 //! [`legacy`] says what only those of 1.x want to hear, [`handle`] is what the rest of the server holds, [`counts`] are for
 //! metrics. The *data* are what [`data`] asks for: [`lists`] are those that ship, [`key`], [`batch`], [`codec`],
 //! [`whole_instance`], [`documents`] and [`bodies`] their documents, [`checksum`] is that of 1.x, [`accept`] puts what was
@@ -50,6 +50,7 @@ pub mod lists;
 pub mod load;
 pub mod mapper;
 pub mod outbox;
+pub mod pieces;
 pub mod receive;
 pub mod runner;
 pub mod silence;
@@ -57,5 +58,5 @@ pub mod takeover;
 pub mod verify;
 pub mod whole_instance;
 
-pub use claim::Claim;
-pub use handle::Distro;
+pub use claim::{Claim, Claims};
+pub use handle::{Distro, Settled};

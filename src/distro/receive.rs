@@ -1,21 +1,25 @@
 //! Takes what members send and answer into the registry, and sees to it that what is better here gets back to them.
 
-use nacre_middleware::lateness::Sent;
-
 use super::{
     accept::{self, AcceptError, Outcome, Part, Taken},
     batch,
-    handle::Distro,
+    handle::{Distro, FAULTY_DATA},
     mapper::owner,
 };
-use crate::{base::clock::Millis, cluster::Address, model::ServiceKey};
+use crate::{
+    base::clock::{Millis, Reading},
+    cluster::Address,
+    model::ServiceKey,
+};
 
 impl Distro {
     /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
     /// ours, add to them. `from` is the Nacre member that they come from.
     pub(super) fn take(&self, from: Option<&Address>, batch: Vec<batch::Read>, now: Millis) -> Outcome {
         let view = self.0.cluster.view();
-        let part = |key: &ServiceKey| Part::of(owner(&view, &key.name), from, || self.judges(key, now));
+        let is_newcomer = from.is_some_and(|from| self.is_newcomer(from, now));
+        let part =
+            |key: &ServiceKey| Part::of(owner(&view, &key.name), from, is_newcomer, || self.judges(key, now));
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
         self.taken(&outcome);
         outcome
@@ -35,8 +39,8 @@ impl Distro {
     }
 
     /// Takes what a member sent (a map of keys and data as JSON), key by key. `from` is the Nacre member that sent it; one
-    /// of 1.x doesn't say who it is. To members that are `unreached` by it what it sent is handed on. `sent`: when it was
-    /// written, by the sender's clock; ages count from then.
+    /// of 1.x doesn't say who it is. To members that are `unreached` by it what it sent is handed on. `written`: see
+    /// [`Self::written_at`].
     ///
     /// # Errors
     /// The body is no such map at all.
@@ -44,11 +48,10 @@ impl Distro {
         &self,
         from: Option<&Address>,
         unreached: &[Address],
-        sent: Option<Sent>,
+        written: Reading,
         body: &[u8],
     ) -> Result<Outcome, serde_json::Error> {
         let now = self.0.clock.now();
-        let written = self.written_at(from, sent);
         let outcome = self.take(from, batch::read(body, written)?, now);
         self.hand_on(unreached, &outcome, now);
         match from {
@@ -75,7 +78,7 @@ impl Distro {
     pub(super) fn note_outcome(&self, from: &Address, outcome: &Outcome) {
         self.send_whole(from, better_here(outcome));
         if let Some(error) = first_fault(outcome) {
-            self.note_failure(from, "faulty data", &error);
+            self.note_failure(from, FAULTY_DATA, &error);
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     core::{Action, Answer},
     exchange::Exchange,
+    handle::Settled,
     lists::Lists,
     takeover::{handed_over, take_over},
 };
@@ -120,7 +121,9 @@ impl Runner {
                         Ended { id, to, answer }
                     });
                 }
-                Action::Settled { key, asked } => self.exchange.distro.settle(key, asked),
+                Action::Settled { key, asked, by_all } => {
+                    self.exchange.distro.settle(Settled { key, asked, by_all });
+                }
                 Action::Compare(comparison) => {
                     let compared = comparison.over(self.lists(), self.now());
                     let actions = self.exchange.distro.0.core.lock().compared(compared);
@@ -183,7 +186,7 @@ impl Runner {
 /// Whether an answer shows that its sender is well.
 fn is_good(answer: &Answer<ServiceKey>) -> bool {
     match answer {
-        Answer::Verified { .. } | Answer::Wanted(_) | Answer::Done => true,
+        Answer::Verified { .. } | Answer::Wanted(_) | Answer::Heard { .. } | Answer::Done => true,
         Answer::Push(sent) => matches!(sent, super::outbox::Sent::Taken(_)),
         Answer::Load(_) | Answer::Failed => false,
     }

@@ -147,6 +147,8 @@ pub fn hear(
         }
         if let Some(instance) = service.state().ephemeral.get(&silent.key()) {
             instance.set_late(false);
+            // At once, though something else may have been missed: of this one an old silence is known here.
+            service.hear_beat(&silent.key(), now.minus(silent.3));
         }
     });
     let lates = lates(registry, of_owner);
@@ -234,6 +236,11 @@ impl Understood {
             let lates = lates(registry, &|key| claim.holds(key)).root();
             self.0.insert(claim.source.clone(), Words { claim: claim.clone(), missed, lates, at: now });
         }
+    }
+
+    /// Forgets the words of those that are no members any more.
+    pub fn retain_members(&mut self, is_member: impl Fn(&Address) -> bool) {
+        self.0.retain(|source, _| is_member(source));
     }
 
     /// It compared the keys that may differ, or some of them: what it said holds for all others, or for the others among
@@ -376,7 +383,7 @@ mod tests {
         assert_eq!(ages(&copy, START.plus(20_000)), [13_000, 20_000]);
         beat(&owner, "b", START.plus(24_000));
         assert_eq!(tell(START.plus(25_000)), (0, 1, true));
-        assert_eq!(ages(&copy, START.plus(25_000)), [13_000, 13_000]);
+        assert_eq!(ages(&copy, START.plus(25_000)), [13_000, 1_000]);
         beat(&owner, "a", START.plus(60_000));
         assert_eq!(tell(START.plus(60_000)), (1, 0, true));
         owner.register(PLACE, &Description::new("b", 80, "DEFAULT"), START.plus(60_000)).unwrap();
@@ -456,9 +463,9 @@ mod tests {
             beat(&owner, ip, START.plus(25_000));
         }
         assert_eq!(tell(START.plus(25_000)), said("", "ab", Known::SoFar));
-        assert_eq!(ages(&copy, START.plus(25_000)), [25_000, 25_000, 25_000, 18_000]);
+        assert_eq!(ages(&copy, START.plus(25_000)), [0, 0, 25_000, 18_000], "nothing of the others");
         assert_eq!(tell(START.plus(30_000)), said("", "c", Known::All));
-        assert_eq!(ages(&copy, START.plus(30_000)), [13_000; 4]);
+        assert_eq!(ages(&copy, START.plus(30_000)), [5_000, 5_000, 5_000, 13_000]);
     }
 
     #[test]
@@ -569,6 +576,19 @@ mod tests {
         };
         assert_eq!(compare(&|| forget_late(&service)), [29_000], "the ring has changed");
         assert_eq!(compare(&|| {}), [29_000]);
+    }
+
+    #[test]
+    fn what_a_former_member_said_is_forgotten_with_it() {
+        let (copy, owner, now) = (node(&["a"]), claim(&["o:1"]), START.plus(29_000));
+        let mut understood = Understood::default();
+        let equal = Differing { wanted: Vec::new(), unknown_there: Vec::new(), within: None };
+        for (is_member, age) in [(false, 29_000), (true, 13_000)] {
+            understood.verified(&copy, &owner, (&Known::All, false), now);
+            understood.retain_members(|member| is_member && *member == owner.source);
+            understood.compared(&copy, &owner, &equal);
+            assert_eq!(ages(&copy, now), [age]);
+        }
     }
 
     #[test]

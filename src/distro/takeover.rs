@@ -14,12 +14,15 @@ use crate::{
         clock::Millis,
         mutant::{self, Mutant},
     },
-    cluster::View,
+    cluster::{Address, Standing, View},
     model::{Registry, Service, ServiceKey},
 };
 
 /// How long a new owner judges nobody, in milliseconds: three beats.
 pub const GRACE_MS: u64 = 15_000;
+
+/// How long a member counts as one that has just come to the ring, in milliseconds: as long as a call to another takes.
+const NEWCOMER_MS: u64 = 3_000;
 
 /// Views that are remembered; beyond it the oldest counts as another owner.
 const MOST_FORMER: usize = 64;
@@ -31,6 +34,8 @@ const MOST_FORMER: usize = 64;
 pub struct Tenure {
     /// What was before isn't known.
     since: Millis,
+    /// Since when the node has its data.
+    serves_since: Millis,
     current: Arc<View>,
     /// When each ended, oldest first.
     former: VecDeque<(Millis, Arc<View>)>,
@@ -40,12 +45,15 @@ impl Tenure {
     /// Of a node that owns nothing yet.
     #[must_use]
     pub fn new(view: Arc<View>, now: Millis) -> Self {
-        Self { since: now, current: view, former: VecDeque::new() }
+        Self { since: now, serves_since: now, current: view, former: VecDeque::new() }
     }
 
     /// This view counts from now on.
     pub fn see(&mut self, view: Arc<View>, now: Millis) {
         let before = std::mem::replace(&mut self.current, view);
+        if before.standing == Standing::Starting && self.current.standing != Standing::Starting {
+            self.serves_since = now;
+        }
         if before.ring == self.current.ring && before.mapping == self.current.mapping {
             return;
         }
@@ -58,13 +66,32 @@ impl Tenure {
         }
     }
 
+    /// Whether the node has its data since a moment ago. Beats of which it was told before that are forgotten.
+    #[must_use]
+    pub fn is_new(&self, now: Millis) -> bool {
+        now.since(self.serves_since) <= GRACE_MS
+    }
+
+    /// Whether a member came to the ring a moment ago, or isn't in it. What it calls silent may have beaten to others that
+    /// it couldn't ask, and they have yet to say so.
+    #[must_use]
+    pub fn is_newcomer(&self, member: &Address, now: Millis) -> bool {
+        now.since(self.since) <= NEWCOMER_MS
+            || !self.last(NEWCOMER_MS, now).all(|view| view.ring.contains(member))
+    }
+
     /// Whether the node has owned a service for so long that all its living instances have beaten here. A change of
     /// other services' owners doesn't matter: rings can change more often than that for a long time.
     #[must_use]
     pub fn is_long(&self, name: &str, now: Millis) -> bool {
-        let is_recent = |ended: Millis| now.since(ended) <= GRACE_MS;
-        let recent = self.former.iter().filter(|(ended, _)| is_recent(*ended)).map(|(_, view)| view);
-        !is_recent(self.since) && recent.chain([&self.current]).all(|view| owner(view, name) == Owner::Here)
+        now.since(self.since) > GRACE_MS
+            && self.last(GRACE_MS, now).all(|view| owner(view, name) == Owner::Here)
+    }
+
+    /// The views of the last so many milliseconds, which are at most [`GRACE_MS`].
+    fn last(&self, ms: u64, now: Millis) -> impl Iterator<Item = &Arc<View>> {
+        let last = self.former.iter().filter(move |(ended, _)| now.since(*ended) <= ms);
+        last.map(|(_, view)| view).chain([&self.current])
     }
 }
 
@@ -130,7 +157,7 @@ mod tests {
     use super::*;
     use crate::{
         base::clock::Reading,
-        cluster::{Address, Mapping, MemberState, Peer, Standing},
+        cluster::{Mapping, MemberState, Peer, Standing},
         model::{Limits, instance::Description, registry::Place},
     };
 
@@ -211,6 +238,25 @@ mod tests {
         assert_eq!(long(&tenure, 55_001), [false, false], "what was before is forgotten");
         assert_eq!(long(&tenure, 55_100), [true, false]);
         assert_eq!(long(&tenure, 55_101), [true, true]);
+    }
+
+    #[test]
+    fn a_member_is_a_newcomer_for_three_seconds_after_it_was_not_in_the_ring() {
+        let (up, down) = (MemberState::Up, MemberState::Down);
+        let with = |state| Arc::new(view(&[(2, up, Some(1)), (3, state, Some(1))]));
+        let mut tenure = Tenure::new(with(up), START);
+        let new = |tenure: &Tenure, ms: u64| {
+            ["10.0.0.2:8848", "10.0.0.3:8848"]
+                .map(|member| tenure.is_newcomer(&Address::new(member), START.plus(ms)))
+        };
+        assert_eq!(new(&tenure, 3_000), [true, true], "who begins knows nobody");
+        assert_eq!(new(&tenure, 3_001), [false, false]);
+        tenure.see(with(down), START.plus(10_000));
+        assert_eq!(new(&tenure, 60_000), [false, true], "it isn't in the ring");
+        tenure.see(with(up), START.plus(60_000));
+        assert_eq!(new(&tenure, 63_000), [false, true]);
+        assert_eq!(new(&tenure, 63_001), [false, false]);
+        assert!(tenure.is_newcomer(&Address::new("10.0.0.9:8848"), START.plus(63_001)));
     }
 
     #[test]

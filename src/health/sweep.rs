@@ -21,10 +21,10 @@ use crate::{
         burst::Burst,
         clock::{Clock, Millis},
     },
-    distro::Distro,
+    distro::{Distro, Settled},
     model::{
-        Instance, Registry, Service, ServiceKey, State, change::Changes, list::is_protected,
-        service::GRID_MS, switches::Switchboard,
+        Instance, Registry, Service, State, change::Changes, list::is_protected, service::GRID_MS,
+        switches::Switchboard,
     },
 };
 
@@ -108,8 +108,8 @@ impl Sweeper {
                     let made_at = service.made_at;
                     queue.push(Reverse(Due::after(service, made_at)));
                 }
-                (service, asked) = settled(self.distro.as_ref()), if self.distro.is_some() => {
-                    self.judge_settled(&service, asked);
+                settled = settled(self.distro.as_ref()), if self.distro.is_some() => {
+                    self.judge_settled(&settled);
                 }
                 () = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(0))), if wait.is_some() => {
                     self.look(&mut queue);
@@ -151,7 +151,7 @@ impl Sweeper {
         if self.switches.load().health_check_enabled {
             match &self.distro {
                 None => self.expire(service, now, now),
-                Some(distro) if distro.owns(&service.key) && self.finds_silent(service, now) => {
+                Some(distro) if distro.looks_after(&service.key, now) && self.finds_silent(service, now) => {
                     distro.ask(&service.key);
                 }
                 Some(_) => {}
@@ -160,13 +160,14 @@ impl Sweeper {
         service.refresh_checksum();
     }
 
-    /// Judges a service about whose silent instances the members were `asked` then.
-    fn judge_settled(&self, key: &ServiceKey, asked: Millis) {
-        let owned = self.distro.as_ref().is_some_and(|distro| distro.owns(key));
-        if let Some(service) = self.registry.get(key.place()).filter(|_| owned)
+    /// Judges a service about whose silent instances the members were asked.
+    fn judge_settled(&self, settled: &Settled) {
+        let now = self.clock.now();
+        let judges = self.distro.as_ref().is_some_and(|distro| distro.may_judge(settled, now));
+        if let Some(service) = self.registry.get(settled.key.place()).filter(|_| judges)
             && self.switches.load().health_check_enabled
         {
-            self.expire(&service, asked, self.clock.now());
+            self.expire(&service, settled.asked, now);
         }
     }
 
@@ -230,8 +231,8 @@ impl Sweeper {
     }
 }
 
-/// The next service that the members were asked about, and when.
-async fn settled(distro: Option<&Distro>) -> (ServiceKey, Millis) {
+/// The next service that the members were asked about.
+async fn settled(distro: Option<&Distro>) -> Settled {
     match distro {
         Some(distro) => distro.next_settled().await,
         None => std::future::pending().await,

@@ -26,8 +26,8 @@ use crate::base::{
 /// Of an age below this nobody but the owner can tell whether it is that, in milliseconds; tombstones last much longer.
 const ROUGHLY_MS: u64 = 20_000;
 
-/// How long news of beats may be under way, in milliseconds.
-const NEWS_MS: u64 = 3_000;
+/// How long a beat and the news of it may be under way together, in milliseconds: each as long as its sender waits.
+const NEWS_MS: u64 = 6_000;
 
 /// What merging did.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -68,6 +68,9 @@ pub enum Judge {
     Teller,
     /// Another, or nobody yet: what has been silent for too long isn't taken anew.
     Another,
+    /// Nobody yet, and who tells has judged without hearing of others: the same, and what it removed for its silence stays
+    /// here for now. When others that know of beats have had the time to say so, it comes up again as nodes compare.
+    Nobody,
 }
 
 impl Registry {
@@ -109,7 +112,9 @@ impl Registry {
 
     fn is_worth_a_service(&self, entry: &Entry, judge: Judge, now: Millis) -> bool {
         match entry {
-            Entry::Alive(instance) => judge != Judge::Another || !self.is_too_old(instance, now),
+            Entry::Alive(instance) => {
+                !matches!(judge, Judge::Another | Judge::Nobody) || !self.is_too_old(instance, now)
+            }
             Entry::Gone(_) => self.shared,
         }
     }
@@ -185,7 +190,7 @@ impl Merging<'_> {
         if complete && mutant::is(Mutant::AbsenceRemoves) {
             self.remove_absent(&entries);
         }
-        if complete && !mutant::is(Mutant::CompleteIgnored) {
+        if complete {
             self.merged.ours_is_newer = self.lacks_ours(&entries);
         }
         for entry in entries {
@@ -246,8 +251,9 @@ impl Merging<'_> {
         }
         let gone = self.draft.gone.get(&key).filter(|_| !mutant::is(Mutant::TombstoneLoses));
         // Whoever knows of the removal and of a beat since has written the instance anew; what doesn't know of it is older,
-        // however young it looks.
-        let refutes = |gone: &Gone| told.stamp() > gone.stamp && is_contradicted(gone, &told, self.now);
+        // however young it looks. While this node loads it may hear of both before they hear of each other.
+        let knows = |gone: &Gone| self.judge == Judge::Teller || told.stamp() > gone.stamp;
+        let refutes = |gone: &Gone| knows(gone) && is_contradicted(gone, &told, self.now);
         let ends = |gone: &Gone| {
             newer(&Shown::Gone(gone), &Shown::Alive(&told, told.mark())).is_gt() && !refutes(gone)
         };
@@ -283,7 +289,7 @@ impl Merging<'_> {
                 let stamp = self.draft.local_stamp();
                 self.draft.mark(&known, Mark { stamp, ..mark });
                 self.merged.refuted = true;
-            } else {
+            } else if told.has_left() || self.judge != Judge::Nobody {
                 self.takes(told.stamp);
                 self.draft.bury(told);
             }

@@ -271,7 +271,7 @@ fn the_later_beat_counts_whoever_wins() {
 
 #[test]
 fn who_beats_after_it_has_left_lives_again_whatever_the_clocks_show() {
-    for (left_ms, lives) in [(1_000, false), (4_001, true)] {
+    for (left_ms, lives) in [(1_000, false), (7_000, false), (7_001, true)] {
         let node = Node::new(1_000);
         node.merge(vec![alive("a", 5)], true);
         let told = Entry::Gone(Gone::of(&key("a"), 9, NOW.minus(left_ms), Cause::Left));
@@ -387,7 +387,7 @@ fn nor_an_update_and_a_silence_undoes_what_it_knew_alone() {
 
 #[test]
 fn what_news_of_beats_take_refutes_no_silence() {
-    for (known_ms, refuted) in [(29_990, false), (27_001, false), (26_999, true), (1_000, true)] {
+    for (known_ms, refuted) in [(29_990, false), (24_001, false), (23_999, true), (1_000, true)] {
         let node = Node::new(1_000);
         node.merge(vec![silent("a", 5, known_ms)], true);
         let cause = Cause::Silent { last_beat: NOW.minus(30_001) };
@@ -413,6 +413,21 @@ fn a_silence_is_refuted_by_a_known_beat_and_a_leave_is_not() {
         Merged { changed: true, belated: Some(4), ..MERGED }
     );
     assert_eq!(node.shown(), ["a 9001 1.0 true", "b 9000 left", "c 4 silent"]);
+}
+
+#[test]
+fn what_a_newcomer_calls_silent_stays_until_somebody_else_does_so_and_what_left_there_goes() {
+    let node = Node::new(5_000);
+    // Of `c` a beat is known.
+    node.merge(vec![alive("a", 3), alive("b", 3), alive("c", 3)], true);
+    node.service().state().ephemeral.get(&key("a")).unwrap().beat(NOW.minus(36_000));
+    let told = vec![expired("a", 9_000), left("b", 9_000), expired("c", 9_000), expired("d", 9_000)];
+    let merge = |told, judge| node.registry.merge(PLACE, told, true, judge, NOW).unwrap();
+    assert_eq!(merge(told, Judge::Nobody), Merged { changed: true, refuted: true, ..MERGED });
+    assert_eq!(node.shown(), ["a 3 1.0 true", "c 9001 1.0 true", "b 9000 left", "d 9000 silent"]);
+    let told = vec![expired("a", 9_000), alive("c", 9_001)];
+    assert_eq!(merge(told, Judge::Another), Merged { changed: true, belated: Some(9_000), ..MERGED });
+    assert_eq!(node.shown(), ["c 9001 1.0 true", "a 9000 silent", "b 9000 left", "d 9000 silent"]);
 }
 
 #[test]

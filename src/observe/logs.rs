@@ -1,6 +1,6 @@
 //! What is logged, how a line looks, and which severities are shown.
 //!
-//! Everything goes to stderr; stdout carries the ready line alone. ERROR: a person must look. WARN: something went
+//! Everything goes to stderr; stdout carries the ready line alone, and of a member one that it waits. ERROR: a person must look. WARN: something went
 //! wrong, service continues. INFO: the state of the node changed. DEBUG: per request. Facts are fields, not
 //! sentences. The target of a line is the module that wrote it, `nacre::cp` for one.
 //!

@@ -230,7 +230,8 @@ impl Page<'_> {
     }
 
     fn durations(&mut self, requests: &[Answered]) -> fmt::Result {
-        let bounds: Vec<f64> = BOUNDS.iter().copied().chain([f64::MAX]).collect();
+        // The encoder would add the last one, as another, behind any number.
+        let bounds: Vec<f64> = BOUNDS.iter().copied().chain([f64::INFINITY]).collect();
         let name = "nacre_request_duration_seconds";
         self.family(name, "From the read head to the answer", MetricType::Histogram, &mut |metric| {
             for Answered { label, by_bucket, took, .. } in requests {
@@ -390,6 +391,14 @@ mod tests {
     fn a_node_that_serves_alone_shows_no_members() {
         let text = text(Readings { cluster: None, ..readings() }, None);
         assert!(!text.contains("nacre_members") && !text.contains("nacre_ring"), "{text}");
+    }
+
+    #[test]
+    fn a_histogram_ends_with_the_bucket_of_all() {
+        let text = text(readings(), None);
+        let bounds = text.lines().filter_map(|line| line.split_once("le=\"")?.1.split_once('"'));
+        let bounds: Vec<&str> = bounds.map(|(bound, _)| bound).collect();
+        assert_eq!(bounds, ["0.0001", "0.0005", "0.001", "0.005", "0.025", "0.1", "0.5", "2.5", "+Inf"]);
     }
 
     #[test]

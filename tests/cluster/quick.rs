@@ -13,6 +13,7 @@ use crate::support::{
     fleet::Fleet,
     http::Ask,
     lists::{all_list, instance, listed, services},
+    node::PATIENCE,
     truth::Truth,
 };
 
@@ -41,6 +42,44 @@ async fn three_nodes_agree_within_two_seconds_and_share_what_is_registered() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_listed_under_two_names_counts_once() {
+    let mut cluster = Cluster::new(2, &[]);
+    let both = [0, 1];
+    let [first, second] = both.map(|place| cluster.at(place));
+    let twin = format!("twin.test:{}", first.port());
+    for place in both {
+        let node = cluster.node_mut(place);
+        node.set([format!("nacre.peer.via={twin}>{first}")]);
+        node.write_cluster_conf(&format!("{first}\n{second}\n{twin}\n"));
+        cluster.start(place).await;
+    }
+    cluster.agreed(&both, NOTICED).await;
+    let told = [
+        format!("{twin} DOWN: it is this node, {first}, under a second name"),
+        format!("{twin} DOWN: the node there calls itself {first}"),
+    ];
+    for (place, told) in both.into_iter().zip(told) {
+        let said = async || {
+            let ready = cluster.http.ask(cluster.at(place), Ask::new("GET", "/readyz")).await;
+            ready.is_ok_and(|ready| ready.text().contains(&told))
+        };
+        cluster.until(&told, NOTICED, said).await;
+    }
+    let services = services("once");
+    for (number, service) in services.iter().enumerate() {
+        for place in both {
+            cluster.ok(place, "POST", &instance(service, &format!("10.0.{place}.{number}"))).await;
+        }
+    }
+    cluster.until("listed by all", SOON, async || all_list(&cluster, &services, 2).await).await;
+    for place in both {
+        let log = cluster.node(place).stderr();
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(&twin)).collect();
+        assert!(matches!(lines[..], [line] if line.contains("a member is down")), "{lines:#?}");
+    }
+}
+
+#[tokio::test]
 async fn after_the_kill_of_an_owner_no_client_of_another_node_sees_an_error() {
     let mut cluster = Cluster::started(3, &[]).await;
     let truth = Arc::new(Mutex::new(Truth::new(12, 3)));
@@ -62,6 +101,22 @@ async fn after_the_kill_of_an_owner_no_client_of_another_node_sees_an_error() {
         (fleet.calls().failed.lock(), fleet.calls().done.load(std::sync::atomic::Ordering::Relaxed));
     assert!(calls > before + 500, "{calls} calls");
     assert!(failed.is_empty(), "{} of {calls}: {:#?}", failed.len(), failed.first());
+}
+
+#[tokio::test]
+async fn a_node_whose_members_are_away_is_ready_when_it_serves() {
+    let mut cluster = Cluster::new(3, &[]);
+    cluster.list_everywhere(&THREE);
+    cluster.start(0).await;
+    let url = format!("http://{}/nacos", cluster.at(0));
+    let waits = format!("waiting {url} for the data of other members: 2");
+    let path = instance("early", "10.0.0.1");
+    assert_eq!(cluster.ask(0, "POST", &path).await.unwrap().status, 503);
+    assert_eq!(cluster.node(0).stdout().concat(), waits);
+    let is_ready = async || cluster.node(0).stdout().len() > 1;
+    cluster.until("ready", PATIENCE, is_ready).await;
+    cluster.ok(0, "POST", &path).await;
+    assert_eq!(cluster.node(0).stdout(), [waits, format!("ready {url}")]);
 }
 
 #[tokio::test]

@@ -201,9 +201,7 @@ impl Client {
         match outcome {
             Ok(ClientAnswer::Done(by)) => {
                 self.errand = None;
-                if errand.wish != Wish::Beat {
-                    fact.written(now, by);
-                }
+                fact.wrote(now, via, by, (errand.wish, self.version));
                 if errand.wish == Wish::Deregister {
                     fact.turn(Will::Left(now, by), now);
                 } else {

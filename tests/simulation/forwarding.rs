@@ -27,7 +27,7 @@ const BOUNDS: Bounds = Bounds {
     suspect_after: std::time::Duration::from_millis(30),
 };
 /// Milliseconds that a request may take.
-const LIMIT_MS: u64 = 2_000;
+pub const LIMIT_MS: u64 = 2_000;
 /// A peer refuses what is so much younger than the time at which this node may do it itself.
 const MARGIN_MS: u64 = 5;
 /// To the owner and to the next one.
@@ -46,12 +46,27 @@ pub struct Passed {
     to: NodeId,
     sends: u8,
     leave: Option<breaker::Ticket>,
+    /// Who sent it waits until then.
+    until: Millis,
 }
 
 impl Passed {
-    /// A request that goes to `to` first.
-    pub fn new(ticket: Ticket, request: ClientRequest, hops: u8, to: NodeId) -> Self {
-        Self { ticket, request, hops, to, sends: 0, leave: None }
+    /// A request that goes to `to` first, and for whose answer its sender waits until then.
+    pub fn new(ticket: Ticket, request: ClientRequest, hops: u8, to: NodeId, until: Millis) -> Self {
+        Self { ticket, request, hops, to, sends: 0, leave: None, until }
+    }
+
+    /// Tells its sender that it is too late for it, if it is.
+    fn is_refused(&self, now: Millis, out: &mut OutboxOf<NacreNode>) -> bool {
+        let is_late = now > self.until;
+        match self.ticket {
+            _ if !is_late => {}
+            Ticket::Client { .. } => tell(self.ticket, ClientAnswer::Refused, out),
+            Ticket::Node { .. } => {
+                out.answers.push((self.ticket, Answer::NotNow(refusal::State::Late)));
+            }
+        }
+        is_late
     }
 }
 
@@ -102,6 +117,7 @@ impl NacreNode {
         }
         let patience_ms = u64::try_from(breaker.patience().as_millis()).unwrap();
         let surely = if has_deputy { patience_ms.saturating_sub(MARGIN_MS) } else { LIMIT_MS };
+        let surely = surely.min(passed.until.since(at.now));
         let sent = Sent { process: self.process, at_ms: at.now.0, patience_ms: surely };
         passed.sends += 1;
         let call = Call::Forward { request: passed.request, hops: passed.hops + 1, sent };
@@ -122,6 +138,12 @@ impl NacreNode {
             let (Some(breaker), Some(leave)) = (self.breakers.get_mut(&passed.to), &mut passed.leave) else {
                 continue;
             };
+            if now >= leave.sent() + BOUNDS.timeout {
+                let passed = *passed;
+                self.pending.remove(&id);
+                self.forwarded(at, id, passed, Err(CallFault::TimedOut), out);
+                continue;
+            }
             match breaker.outlasted(now, leave, has_deputy) {
                 Verdict::Wait => _ = self.forwards.by_id.remove(&id),
                 Verdict::LookAgain => {
@@ -133,8 +155,10 @@ impl NacreNode {
                     self.pending.remove(&id);
                     self.forwards.forget(id);
                     self.end(at, &passed, End::Recalled);
-                    let answer = self.apply(at, passed.request);
-                    tell(passed.ticket, answer, out);
+                    if !passed.is_refused(at.now, out) {
+                        let answer = self.apply(at, passed.request);
+                        tell(passed.ticket, answer, out);
+                    }
                 }
             }
         }
@@ -153,7 +177,8 @@ impl NacreNode {
             Some(Turn::Opened | Turn::Closed) => self.note_slow(at),
             Some(Turn::Answers) => {}
         }
-        if turn != Some(Turn::Opened) {
+        let is_loading = self.roster.standing().is_loading();
+        if turn != Some(Turn::Opened) && !is_loading {
             self.heard_from(peer, at);
         }
     }
@@ -186,6 +211,10 @@ impl NacreNode {
                 Err(CallFault::Refused | CallFault::Closed) => End::Broken,
             },
         );
+        let is_answered = matches!(outcome, Ok(Answer::Told(_)) | Err(CallFault::TimedOut));
+        if !is_answered && passed.is_refused(at.now, out) {
+            return;
+        }
         let answer = match outcome {
             Ok(Answer::Told(answer)) => Some(answer),
             Ok(Answer::NotNow(refusal::State::Late | refusal::State::Disagreeing)) => {
@@ -224,21 +253,20 @@ impl NacreNode {
         out: &mut OutboxOf<Self>,
     ) -> Option<Answer> {
         let key = self.key_of(request);
-        let is_late = self.lateness.is_late(address(from).as_str(), sent, at.now.0);
+        let left_ms = self.lateness.left_ms(address(from).as_str(), sent, at.now.0);
         let owner = mapper::owner(&self.view, &key.name);
-        if is_late {
-            return Some(Answer::NotNow(refusal::State::Late));
-        }
+        let Some(left_ms) = left_ms else { return Some(Answer::NotNow(refusal::State::Late)) };
+        let until = at.now.plus(left_ms);
         if matches!(owner, Owner::Peer(_)) && hops >= MOST_HOPS {
             return Some(Answer::NotNow(refusal::State::Disagreeing));
         }
         let place = key.place();
         if owner == Owner::Here && request.wish == Wish::Beat && !self.knows(place, request) {
-            let pending = Pending::Fetch { ticket, request, asked: at.now };
+            let pending = Pending::Fetch { ticket, request, asked: at.now, until };
             self.call(from, Call::Fetch(key), 1_000, pending, out);
             return None;
         }
-        self.wished(at, ticket, request, hops, out).map(Answer::Told)
+        self.wished(at, ticket, request, (hops, until), out).map(Answer::Told)
     }
 
     fn knows(&self, place: Place<'_>, request: ClientRequest) -> bool {

@@ -7,27 +7,31 @@
 //! - `missing`: what a node shows and what beats for it stays shown.
 //! - `incomplete start`: a node that begins to serve shows what a node has shown that it heard since its start.
 //! - `late`: 2 s after its registration every node shows it; during faults, a node that has heard the owner for 10 s
-//!   shows what the owner has shown for 10 s.
+//!   shows what the owner has shown for 10 s, unless it removed that less than 10 s ago, which is
+//!   for `missing` to judge.
 //! - `overdue`: what is dead isn't shown 10 s after its delete time-out (40 s as clients are by default), or 25 s after
 //!   its owner changed, whichever is later.
 //! - `still there`: what was deregistered isn't shown 2 s later, 10 s during faults.
 //! - `risen`: what a node showed no more, and what no node showed any more, isn't shown again without a word of its client.
 //! - `older`: a version that a node shows is never followed by an older one.
-//! - `unhealthy`: what beats for a node isn't shown unhealthy, as long as the nodes agree about its owner.
-//! - `unequal`: 10 s after healing all nodes show the same, and what is true; what is dead and past its delete time-out
-//!   doesn't count.
+//! - `unhealthy`: what beats for a node and for its owner isn't shown unhealthy, as long as the nodes agree about that. Beats
+//!   that its deputies take an owner must ask for, and over links that take seconds it has no answer in time.
+//! - `unequal`: 10 s after healing all nodes show the same, and what is true; what is dead and past its delete time-out, as
+//!   far as copies know, doesn't count.
 //! - `stranger`: no call to who isn't listed.
 //! - `unbounded`: what is kept besides instances has a bound.
 //! - `ring`: who can't be reached is no owner after 12 s; who can is one after 10 s.
 //! - `idle`: a node that runs serves after 20 s.
 //! - `refused`: with no fault for 15 s no client is refused.
 
+use nacre::distro::silence;
+
 use super::{
     coverage::Coverage,
     faults::Plan,
     reach::Reach,
     seam::{At, Fleet, MS, NEVER, NodeId, SECOND, Seen, Sizes, Spec},
-    truth::{Ack, Truth, Will},
+    truth::{Ack, Fact, Truth, Will, Write},
 };
 
 /// A promise that was broken.
@@ -107,6 +111,10 @@ pub struct Judge {
     healed: At,
     unequal_since: Vec<At>,
     members: Vec<NodeId>,
+    /// Since when each is on that list.
+    listed_since: Vec<At>,
+    /// When the links between two were good last.
+    last_clear: Vec<Vec<At>>,
     /// The first that was found.
     pub verdict: Option<Violation>,
     /// Counts.
@@ -115,8 +123,10 @@ pub struct Judge {
 
 /// Without a fault for this long the world is calm.
 pub const CALM: At = 15 * SECOND;
-/// So long news of a write may wait for the next call, and be under way.
-const NEWS: At = 100 * MS;
+/// So long news of a write may wait for the answer to the call before, and be under way, over links that change the order.
+const NEWS: At = 300 * MS;
+/// Of the last beat of an instance that isn't late those that aren't its owner know only that it isn't longer ago.
+const ABOUT: At = silence::IN_TIME_MS * MS;
 /// How long a member list takes to be read everywhere.
 pub const LIST_DELAY: At = 2 * SECOND;
 
@@ -152,6 +162,8 @@ impl Judge {
             healed: plan.healed,
             unequal_since: vec![NEVER; fleet.services.len()],
             members: Vec::new(),
+            listed_since: vec![0; nodes],
+            last_clear: vec![vec![0; nodes]; nodes],
             verdict: None,
             coverage: Coverage::default(),
         }
@@ -165,7 +177,10 @@ impl Judge {
     }
 
     /// The list that all nodes are about to read.
-    pub fn listed(&mut self, members: &[NodeId]) {
+    pub fn listed(&mut self, now: At, members: &[NodeId]) {
+        for node in members.iter().filter(|node| !self.members.contains(node)) {
+            self.listed_since[*node] = now;
+        }
         self.members = members.to_vec();
     }
 
@@ -189,15 +204,39 @@ impl Judge {
         self.clocks[node] = off_ms;
     }
 
-    /// Whether two nodes took the last two writes of an instance of which the later one couldn't know of the earlier, since
-    /// they didn't hear each other or no news is that fast, and their clocks show them in the other order: nobody can tell then.
+    /// Whether another node was asked for another write before the last one that was acknowledged, who did the last one
+    /// couldn't know of that, since they didn't hear each other or no news is that fast, and their clocks may show the two in
+    /// the other order: nobody can tell then.
+    ///
+    /// A full beat is such a write: it registers the instance where it isn't known. So is one that the client had no answer to,
+    /// which may have been done all the same.
     fn is_undecidable(&self, scene: Scene<'_>, instance: usize) -> bool {
-        let [before, after] = scene.truth.facts[instance].writes;
-        let apart = after.asked.saturating_sub(before.acked);
-        let apart_ms = i64::try_from(apart / 1_000).unwrap_or(i64::MAX);
-        before.by != after.by
-            && (scene.reach.clear(before.by, after.by) > before.acked || apart < NEWS)
-            && self.clocks[before.by] - self.clocks[after.by] > apart_ms - 20
+        let fact = &scene.truth.facts[instance];
+        let Some(after) = fact.written else { return false };
+        let is_earlier = |before: &&Write| {
+            before.asked <= after.asked
+                && before.by != after.by
+                && (before.wish, before.version) != (after.wish, after.version)
+        };
+        fact.asked.iter().filter(is_earlier).any(|before| {
+            let apart = after.asked.saturating_sub(before.done);
+            let apart_ms = i64::try_from(apart / 1_000).unwrap_or(i64::MAX);
+            (scene.reach.clear(before.by, after.by) > before.asked || apart < NEWS)
+                && self.clocks[before.by] - self.clocks[after.by] > apart_ms - 20
+        }) || self.is_belated(fact, after)
+    }
+
+    /// Whether an earlier write came once more to a node after the last one, over a link that has been no good for as long as
+    /// that node's process runs: so it can't tell how long what comes by it has been under way.
+    fn is_belated(&self, fact: &Fact, after: Write) -> bool {
+        let is_other = |one: &Write, other: Write| (one.wish, one.version) != (other.wish, other.version);
+        fact.asked.iter().filter(|late| late.asked > after.asked && is_other(late, after)).any(|late| {
+            let same = || fact.asked.iter().filter(|one| !is_other(one, *late));
+            same().any(|took| {
+                let started = self.watched[took.by].started;
+                same().any(|sent| sent.by != took.by && self.last_clear[sent.by][took.by] < started)
+            })
+        })
     }
 
     /// A node has read this list.
@@ -274,7 +313,10 @@ impl Judge {
             is_heard && [ack.via, ack.by].iter().all(|taker| ack.at > self.watched[*taker].started)
         };
         let beats = fact.born < started && fact.has_beaten(spec, spec.delete_ms * 1_000, scene.now, hears);
-        if !beats || self.watched[node].showings[instance].since != NEVER {
+        if !beats
+            || self.watched[node].showings[instance].since != NEVER
+            || self.is_undecidable(scene, instance)
+        {
             return;
         }
         let is_witness = |witness: &NodeId| {
@@ -402,11 +444,10 @@ impl Judge {
             }
             let span = spec.unhealthy_ms * 1_000;
             let passable = |node, via| scene.reach.passable(node, via) <= scene.now.saturating_sub(span);
-            // What a client writes has the health that the owner knows, which may not have heard its beats.
-            let is_written = is.version > was.version;
-            let owner = self.watched[node].owners[service].filter(|_| is_written);
+            // It is the owner that judges, and it may not have heard the beats.
+            let owner = self.watched[node].owners[service];
             // And a life begins with the health of the former one, until its owner hears a beat.
-            if is_written && fact.born.saturating_add(span) > scene.now {
+            if is.version > was.version && fact.born.saturating_add(span) > scene.now {
                 return;
             }
             let hears =
@@ -460,6 +501,13 @@ impl Judge {
 
     /// Looks at all that time alone can break; now and then.
     pub fn look(&mut self, scene: Scene<'_>) {
+        for (one, others) in self.last_clear.iter_mut().enumerate() {
+            for (other, at) in others.iter_mut().enumerate() {
+                if scene.reach.links_clear(one, other) != NEVER {
+                    *at = scene.now;
+                }
+            }
+        }
         for service in 0..self.split.len() {
             if self.disagrees(scene, service) {
                 self.split[service] = scene.now;
@@ -525,6 +573,8 @@ impl Judge {
                     && now > since(fact.born)
                     && other.showings[instance].version >= fact.first_version
                     && now > since(scene.reach.clear(node, *owner))
+                    // It may have removed it a moment ago, rightly: where no beat comes to. Of that `missing` tells.
+                    && now > since(watched.showings[instance].went)
                     && now > since(watched.members_since)
                     && now > since(other.members_since)
                     && watched.members.contains(owner)
@@ -547,9 +597,8 @@ impl Judge {
             }
             let limit = if calm <= left { 2 * SECOND } else { 10 * SECOND };
             // Who applied it may have forgotten it since, even before the client had the answer.
-            if self.watched[by].started > left.min(scene.truth.facts[instance].last_word)
-                || self.is_undecidable(scene, instance)
-            {
+            let asked = scene.truth.facts[instance].written.map_or(left, |write| write.asked);
+            if self.watched[by].started > left.min(asked) || self.is_undecidable(scene, instance) {
                 return;
             }
             let heard = scene.reach.clear(node, by).max(watched.members_since).max(left);
@@ -599,14 +648,22 @@ impl Judge {
                 let (fact, service) = (&scene.truth.facts[instance], scene.fleet.specs[instance].service);
                 let shown = |other: NodeId| self.watched[other].showings[instance].since;
                 let nobody_else = (0..self.watched.len()).all(|other| other == node || shown(other) == NEVER);
-                let hears = |other: NodeId| other != node && scene.reach.clear(node, other) <= begun;
-                let others = (0..self.watched.len()).filter(|&other| other != node);
-                let went = others.map(|other| self.watched[other].showings[instance].went).max().unwrap_or(0);
-                // What goes while a node waits for the last answer to its load only the one tells it who removed it.
-                let known = match fact.will {
-                    Will::Left(_, by) if hears(by) => true,
-                    _ => went + 5 * SECOND < begun && (0..self.watched.len()).any(hears),
+                // A load that gets no answer is tried again after three seconds.
+                let clear = |other: NodeId| scene.reach.clear(node, other).saturating_add(3 * SECOND);
+                let hears = |other: NodeId| other != node && clear(other) <= begun;
+                // Who removed it tells of it; what others saw going while a node waits for the last answer to its load only
+                // the one tells it who removed it. Who began anew since has forgotten it.
+                let knows = |other: NodeId| {
+                    let Watched { started, showings, .. } = &self.watched[other];
+                    let went = showings[instance].went;
+                    match fact.will {
+                        Will::Left(at, by) if by == other => {
+                            *started < fact.written.map_or(at, |write| write.asked)
+                        }
+                        _ => went != 0 && went + 5 * SECOND < begun,
+                    }
                 };
+                let known = (0..self.watched.len()).any(|other| hears(other) && knows(other));
                 if fact.is_unwanted() && shown(node) == begun && nobody_else && known && fact.since < begun {
                     let text =
                         format!("{node} has begun to show {instance}, {:?}, which nobody shows", fact.will);
@@ -626,6 +683,8 @@ impl Judge {
                 continue;
             }
             let awake = scene.reach.awake(node).max(watched.members_since);
+            // One that the others hadn't listed is none, whatever its own list says.
+            let awake = awake.max(self.listed_since[node].saturating_add(LIST_DELAY));
             if since(awake, 20) && scene.reach.serving(node) == NEVER {
                 let text = format!("{node} runs since {awake} and doesn't serve");
                 return self.accuse(now, "idle", None, text);
@@ -657,11 +716,12 @@ impl Judge {
     fn look_for_differences(&mut self, scene: Scene<'_>) {
         let now = scene.now;
         for service in 0..scene.fleet.services.len() {
-            // What is as good as gone may go here earlier than there.
+            // What is as good as gone may go here earlier than there: who begins doesn't take what is overdue, and of its last
+            // beat those that weren't its owner know but about when it was.
             let counts = |seen: &&Seen| {
                 let (fact, spec) = (&scene.truth.facts[seen.instance], &scene.fleet.specs[seen.instance]);
                 let last = fact.acks.back().map_or(0, |ack| ack.at);
-                !fact.is_unwanted() || now <= last + spec.delete_ms * 1_000
+                !fact.is_unwanted() || now + ABOUT <= last + spec.delete_ms * 1_000
             };
             let shown = |node: NodeId| self.watched[node].lists[service].iter().filter(counts);
             let is_equal = self.members.windows(2).all(|pair| shown(pair[0]).eq(shown(pair[1])));
@@ -749,7 +809,8 @@ impl Judge {
             && scene.now > self.undisturbed_since(scene.now).saturating_add(40 * SECOND)
             && scene.now > scene.reach.serving(node).saturating_add(40 * SECOND);
         if sizes.tombstones > instances
-            || sizes.tasks > services * peers
+            // What waits may be under way, too, as it was before.
+            || sizes.tasks > 2 * services * peers
             || sizes.others > 20 * instances
             || is_kept_long
         {

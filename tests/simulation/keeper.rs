@@ -5,11 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use nacre::{
     base::clock::{Clock, Millis},
     cluster::{Standing, View},
-    distro::{
-        core::Core,
-        lists::Lists,
-        mapper::{self, Owner},
-    },
+    distro::{Claims, Settled, core::Core, lists::Lists},
     health::sweep::Sweeper,
     model::{Registry, Service, ServiceKey, change::Changes, service::GRID_MS},
 };
@@ -51,7 +47,7 @@ impl Keeper {
     }
 
     /// The services of this node whose time has come and that have somebody to be judged.
-    pub fn due(&mut self, view: &View, now: Millis) -> Vec<ServiceKey> {
+    pub fn due(&mut self, view: &View, claims: &Claims, now: Millis) -> Vec<ServiceKey> {
         let mut asked = Vec::new();
         while self.order.first().is_some_and(|(at, _)| *at <= now) {
             let Some((at, key)) = self.order.pop_first() else { break };
@@ -62,7 +58,7 @@ impl Keeper {
             }
             let passed = now.since(service.made_at) / GRID_MS + 1;
             self.order.insert((service.made_at.plus(passed * GRID_MS), key.clone()));
-            let is_ours = view.standing == Standing::Serving && mapper::owner(view, &key.name) == Owner::Here;
+            let is_ours = view.standing == Standing::Serving && claims.look_after(view, &key, now);
             if is_ours && self.sweeper.finds_silent(&service, now) {
                 asked.push(key);
             }
@@ -70,12 +66,11 @@ impl Keeper {
         asked
     }
 
-    /// All were asked about a service then.
-    pub fn settle(&self, view: &View, key: &ServiceKey, asked: Millis, now: Millis) {
-        if let Some(service) = self.sweeper.registry.get(key.place())
-            && mapper::owner(view, &key.name) == Owner::Here
-        {
-            self.sweeper.expire(&service, asked, now);
+    /// The members were asked about a service.
+    pub fn settle(&self, (view, claims): (&View, &Claims), settled: &Settled, is_new: bool, now: Millis) {
+        let judges = claims.may_judge(view, settled, is_new, now);
+        if let Some(service) = self.sweeper.registry.get(settled.key.place()).filter(|_| judges) {
+            self.sweeper.expire(&service, settled.asked, now);
         }
     }
 

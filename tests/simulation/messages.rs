@@ -144,7 +144,7 @@ pub enum Answer {
     /// To keys.
     Wanted(Vec<ServiceKey>),
     /// To a question about silence.
-    Heard(Silences),
+    Heard(Silences, bool),
 }
 
 /// What an answer to a load means.

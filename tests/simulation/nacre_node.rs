@@ -11,7 +11,7 @@ use nacre::{
     cluster::{Address, Peer, Probe, Roster, RosterSettings, Standing, View},
     config::{Mapping, MemberMeta, Settings},
     distro::{
-        Claim,
+        Claim, Claims, Settled,
         accept::Part,
         core::{self, Action, Core},
         documents::Silences,
@@ -67,6 +67,8 @@ pub enum Pending {
         ticket: Ticket,
         request: ClientRequest,
         asked: Millis,
+        /// Who passed it on waits until then.
+        until: Millis,
     },
     /// A question of another node, handed on.
     Question {
@@ -109,6 +111,7 @@ pub struct NacreNode {
     driven: Millis,
     tenure: takeover::Tenure,
     understood: silence::Understood,
+    claims: Claims,
     questions: BTreeMap<u64, Question>,
     last_question: u64,
     boot: u64,
@@ -173,6 +176,7 @@ impl NacreNode {
             self.registry.forget_ephemeral();
         }
         self.tenure.see(Arc::clone(&view), at.now);
+        self.claims.see(&view);
         takeover::take_over(&self.registry, &self.view, &view, at.now);
         self.view = Arc::clone(&view);
         self.core.see(view, at.now);
@@ -198,7 +202,7 @@ impl NacreNode {
         while let Some(service) = self.changes.try_next_made() {
             self.keeper.made(&service);
         }
-        for key in self.keeper.due(&self.view, at.now) {
+        for key in self.keeper.due(&self.view, &self.claims, at.now) {
             self.core.ask(&key, at.now);
         }
         self.take_changes(at);
@@ -238,9 +242,11 @@ impl NacreNode {
                     let actions = self.core.compared(compared);
                     self.act(actions, at, out);
                 }
-                Action::Settled { key, asked } => {
+                Action::Settled { key, asked, by_all } => {
                     if self.view.standing == Standing::Serving {
-                        self.keeper.settle(&self.view, &key, asked, at.now);
+                        let settled = Settled { key, asked, by_all };
+                        let (known, is_new) = ((&*self.view, &self.claims), self.tenure.is_new(at.now));
+                        self.keeper.settle(known, &settled, is_new, at.now);
                     }
                 }
                 Action::Ready { loaded_from } => {
@@ -363,7 +369,8 @@ impl NacreNode {
         let is_at_work = matches!(self.view.standing, Standing::Serving | Standing::Leaving);
         let part = if is_at_work {
             let (owner, teller) = (mapper::owner(&self.view, place.name), from.map(address));
-            Part::of(owner, teller.as_ref(), || self.tenure.is_long(place.name, now))
+            let is_newcomer = teller.as_ref().is_some_and(|teller| self.tenure.is_newcomer(teller, now));
+            Part::of(owner, teller.as_ref(), is_newcomer, || self.tenure.is_long(place.name, now))
         } else {
             Part::Follows
         };
@@ -454,8 +461,9 @@ impl NacreNode {
                 Answer::Taken
             }
             Call::Verify { ring, root, beats, sent } => {
-                let now = self.written_at(from, sent, now);
                 let claim = Claim::new(&self.view, address(from).as_str(), &ring);
+                self.claims.heard(&claim, now);
+                let now = self.written_at(from, sent, now);
                 let is_of = |key: &ServiceKey| claim.holds(key);
                 let known = silence::hear(&self.registry, &beats, &is_of, now);
                 let (ours, missed) =
@@ -477,7 +485,7 @@ impl NacreNode {
                 if self.questions.contains_key(&self.last_question) {
                     return None;
                 }
-                Answer::Heard(silence::younger(&self.registry, &silent, now))
+                Answer::Heard(silence::younger(&self.registry, &silent, now), self.tenure.is_new(now))
             }
         })
     }
@@ -514,7 +522,7 @@ impl NacreNode {
         outcome: Result<Answer, CallFault>,
         out: &mut OutboxOf<Self>,
     ) {
-        if let Ok(Answer::Heard(silences)) = outcome {
+        if let Ok(Answer::Heard(silences, _)) = outcome {
             silence::take(&self.registry, &silences, asked);
         }
         let Some(question) = self.questions.get_mut(&number) else { return };
@@ -522,7 +530,9 @@ impl NacreNode {
         if question.waits_for == 0
             && let Some(Question { ticket, silent, .. }) = self.questions.remove(&number)
         {
-            out.answers.push((ticket, Answer::Heard(silence::younger(&self.registry, &silent, at.now))));
+            let (younger, is_new) =
+                (silence::younger(&self.registry, &silent, at.now), self.tenure.is_new(at.now));
+            out.answers.push((ticket, Answer::Heard(younger, is_new)));
         }
     }
 
@@ -553,9 +563,9 @@ impl NacreNode {
                 core::Answer::Verified { boot, missed, buckets }
             }
             Ok(Answer::Wanted(keys)) => core::Answer::Wanted(keys),
-            Ok(Answer::Heard(silences)) => {
+            Ok(Answer::Heard(silences, is_new)) => {
                 silence::take(&self.registry, &silences, asked);
-                core::Answer::Done
+                core::Answer::Heard { is_new }
             }
             Ok(_) | Err(CallFault::TimedOut) => core::Answer::Failed,
             Err(CallFault::Refused | CallFault::Closed) => core::Answer::Load(Loaded::Refused),
@@ -608,6 +618,7 @@ impl SimNode for NacreNode {
             is_leaving: false,
             driven: at.now,
             understood: silence::Understood::default(),
+            claims: Claims::default(),
             questions: BTreeMap::new(),
             last_question: 0,
             boot: setup.seed,
@@ -616,7 +627,8 @@ impl SimNode for NacreNode {
 
     fn asked(&mut self, at: Reading, ticket: Ticket, request: ClientRequest, out: &mut OutboxOf<Self>) {
         self.wake_up(at, out);
-        if let Some(answer) = self.wished(at, ticket, request, 0, out) {
+        let until = at.now.plus(forwarding::LIMIT_MS);
+        if let Some(answer) = self.wished(at, ticket, request, (0, until), out) {
             out.told.push((ticket, answer));
         }
         if request.wish != Wish::Beat {
@@ -674,12 +686,19 @@ impl SimNode for NacreNode {
                 drives = outcome.is_err() || passed.request.wish != Wish::Beat;
                 self.forwarded(at, id, passed, outcome, out);
             }
-            Pending::Fetch { ticket, request, asked } => {
+            Pending::Fetch { ticket, request, asked, until } => {
                 if let Ok(Answer::Fetched(Some(datum))) = outcome {
-                    self.merge(None, &datum, (asked, at.now), at.now);
+                    let from = match ticket {
+                        Ticket::Node { node, .. } => Some(node),
+                        Ticket::Client { .. } => None,
+                    };
+                    self.merge(from, &datum, (asked, at.now), at.now);
                 }
-                let answer = self.apply(at, request);
-                out.answers.push((ticket, Answer::Told(answer)));
+                let answer = match at.now > until {
+                    true => Answer::NotNow(refusal::State::Late),
+                    false => Answer::Told(self.apply(at, request)),
+                };
+                out.answers.push((ticket, answer));
             }
             Pending::Question { number, asked } => {
                 self.question_answered(at, (number, asked), outcome, out);
@@ -690,7 +709,7 @@ impl SimNode for NacreNode {
                     self.review(at);
                 } else if matches!(
                     outcome,
-                    Ok(Answer::Taken | Answer::Verified { .. } | Answer::Wanted(_) | Answer::Heard(_))
+                    Ok(Answer::Taken | Answer::Verified { .. } | Answer::Wanted(_) | Answer::Heard(..))
                 ) {
                     // Of a load it counts when the node has its data.
                     self.heard_from(to, at);
@@ -849,7 +868,7 @@ impl NacreNode {
         at: Reading,
         ticket: Ticket,
         request: ClientRequest,
-        hops: u8,
+        (hops, until): (u8, Millis),
         out: &mut OutboxOf<Self>,
     ) -> Option<ClientAnswer> {
         if !matches!(self.view.standing, Standing::Serving | Standing::Leaving) {
@@ -861,6 +880,6 @@ impl NacreNode {
             Owner::Nobody => return Some(ClientAnswer::Refused),
             Owner::Peer(owner) => node_at(owner),
         };
-        self.pass_on(at, forwarding::Passed::new(ticket, request, hops, owner), out)
+        self.pass_on(at, forwarding::Passed::new(ticket, request, hops, owner, until), out)
     }
 }

@@ -1,8 +1,8 @@
 //! What is true of every instance, whatever any node thinks: what its client wanted, sent and was told.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use super::seam::{At, Fleet, NEVER, NodeId, SECOND, Spec};
+use super::seam::{At, ClientRequest, Fleet, NEVER, NodeId, SECOND, Spec, Wish};
 
 /// A register, beat or update that was answered well.
 #[derive(Clone, Copy, Debug)]
@@ -53,22 +53,31 @@ pub struct Fact {
     pub first_version: u32,
     /// The version that was last acknowledged, when it was asked for, and by whom it was applied.
     pub acked: (u32, At, NodeId),
-    /// When each node last got a request to write, as [`Fact::last_word`].
-    pub asked: BTreeMap<NodeId, At>,
-    /// The last two writes that were acknowledged, older first.
-    pub writes: [Write; 2],
+    /// Writes that nodes were asked for, those asked last at the end; one for each node, wish and version.
+    pub asked: Vec<Write>,
+    /// The last write that was acknowledged.
+    pub written: Option<Write>,
 }
 
-/// A write that was acknowledged.
-#[derive(Clone, Copy, Debug, Default)]
+/// A write that a node was asked for.
+#[derive(Clone, Copy, Debug)]
 pub struct Write {
-    /// The node that did it.
+    /// The node.
     pub by: NodeId,
-    /// When that got the request: it was done then or later.
+    /// What for.
+    pub wish: Wish,
+    /// Of this version.
+    pub version: u32,
+    /// When it got the request last, as [`Fact::last_word`]: it was done then or later, if at all.
     pub asked: At,
-    /// When the client had the answer: it was done before.
-    pub acked: At,
+    /// When it was done at the latest.
+    pub done: At,
 }
+
+/// Writes that are remembered of an instance.
+const MOST_ASKED: usize = 48;
+/// So long a node waits for another that it asked to do a write, before it does that itself or refuses it.
+const STANDS_IN: At = 2 * SECOND;
 
 impl Default for Fact {
     fn default() -> Self {
@@ -82,8 +91,8 @@ impl Default for Fact {
             version: 0,
             first_version: 0,
             acked: (0, 0, 0),
-            asked: BTreeMap::new(),
-            writes: [Write::default(); 2],
+            asked: Vec::new(),
+            written: None,
         }
     }
 }
@@ -100,10 +109,32 @@ impl Fact {
         }
     }
 
-    /// Notes that a node has acknowledged a write.
-    pub fn written(&mut self, now: At, by: NodeId) {
-        let asked = self.asked.get(&by).copied().unwrap_or(now);
-        self.writes = [self.writes[1], Write { by, asked, acked: now }];
+    /// Notes that a node was asked for what may write.
+    pub fn ask(&mut self, now: At, by: NodeId, request: ClientRequest) {
+        let ClientRequest { wish, version, .. } = request;
+        self.asked.retain(|write| (write.by, write.wish, write.version) != (by, wish, version));
+        if self.asked.len() == MOST_ASKED {
+            self.asked.remove(0);
+        }
+        self.asked.push(Write { by, wish, version, asked: now, done: now + STANDS_IN });
+    }
+
+    /// Notes that the client has been told by `via` that a write was done by `by`.
+    pub fn wrote(&mut self, now: At, via: NodeId, by: NodeId, (wish, version): (Wish, u32)) {
+        // Who passed it on hasn't done it.
+        self.asked.retain(|write| via == by || (write.by, write.wish, write.version) != (via, wish, version));
+        let mut asked = self.asked.iter_mut().rev();
+        let known = asked.find(|write| (write.by, write.wish, write.version) == (by, wish, version));
+        let written = match known {
+            Some(write) => {
+                write.done = write.done.min(now);
+                *write
+            }
+            None => Write { by, wish, version, asked: now, done: now },
+        };
+        if wish != Wish::Beat {
+            self.written = Some(written);
+        }
     }
 
     /// Notes an acknowledgement.

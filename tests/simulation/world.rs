@@ -187,7 +187,7 @@ impl<N: SimNode> World<N> {
             seed,
             stands: 0,
         };
-        world.judge.listed(&world.members);
+        world.judge.listed(0, &world.members);
         for node in 0..world.plan.listed {
             let at = world.random.below(SECOND);
             world.put(at, Event::Start(node));
@@ -400,8 +400,9 @@ impl<N: SimNode> World<N> {
         if let Some(request) = waiting.about() {
             let fact = &mut self.truth.facts[request.instance];
             fact.last_word = self.now;
-            if request.wish != Wish::Beat {
-                fact.asked.insert(node, self.now);
+            // A full beat registers what isn't known.
+            if request.wish != Wish::Beat || self.fleet.specs[request.instance].full_beats {
+                fact.ask(self.now, node, request);
             }
         }
         host.open.push(waiting.ticket());
@@ -628,7 +629,7 @@ impl<N: SimNode> World<N> {
     }
 
     fn list(&mut self, members: Vec<NodeId>) {
-        self.judge.listed(&members);
+        self.judge.listed(self.now, &members);
         self.members = members;
         for node in 0..self.hosts.len() {
             let at = self.now + self.random.below(LIST_DELAY);

@@ -183,7 +183,7 @@ pub fn refused(data: &Path, settings: &[&str]) -> (ExitStatus, String) {
 }
 
 /// Starts one that may have this many files open, and ends it as soon as it serves; else gives what it said.
-pub fn start_with_files(home: &Home, most_files: u32) -> Result<(), String> {
+pub fn start_with_files(home: &Home, most_files: u32) -> Result<String, String> {
     let server = command(&home.data(), &[]);
     let mut child = Command::new("sh")
         .args(["-c", r#"ulimit -n "$0" && exec "$@""#])
@@ -198,9 +198,12 @@ pub fn start_with_files(home: &Home, most_files: u32) -> Result<(), String> {
     let mut line = String::new();
     let serves = BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap() > 0;
     // Where it doesn't serve, its end closed stdout.
-    let _ = child.kill();
+    if serves {
+        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    }
     let output = child.wait_with_output().unwrap();
-    if serves { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if serves { Ok(said) } else { Err(said) }
 }
 
 fn command(data: &Path, settings: &[&str]) -> Command {

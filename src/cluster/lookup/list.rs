@@ -121,6 +121,14 @@ impl Identity {
     }
 }
 
+impl Address {
+    /// Whether both spell the same address.
+    #[must_use]
+    pub fn is_spelling_of(&self, other: &Self) -> bool {
+        self == other || Identity::of(self) == Identity::of(other)
+    }
+}
+
 /// What one part of a list says.
 struct Part<'a> {
     /// With its port.
@@ -282,6 +290,18 @@ mod tests {
         ] {
             let found = list.spelling_of(&Address::new(own)).map(Address::as_str);
             assert_eq!(found, spelling, "{own}");
+        }
+    }
+
+    #[test]
+    fn spellings_of_an_address_are_the_same_and_other_names_are_not() {
+        for (one, other, expected) in [
+            ("Nacos-0.Nacos.:8848", "nacos-0.nacos:8848", true),
+            ("[2001:DB8:0::1]:1", "[2001:db8::1]:1", true),
+            ("127.0.0.1:8848", "localhost:8848", false),
+            ("127.0.0.1:8848", "127.0.0.1:8849", false),
+        ] {
+            assert_eq!(Address::new(one).is_spelling_of(&Address::new(other)), expected, "{one} {other}");
         }
     }
 

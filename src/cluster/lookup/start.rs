@@ -84,7 +84,7 @@ async fn find_in(mut source: Source, settings: &Arc<Settings>, own: Address) -> 
         if tries == 0 {
             return Err(error);
         }
-        tracing::warn!(%error, tries, "no list of members yet");
+        tracing::warn!(%error, tries_left = tries, "no list of members to start with: it is looked for again in a second");
         tokio::time::sleep(PAUSE).await;
     }
 }

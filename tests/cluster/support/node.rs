@@ -6,10 +6,12 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::sleep};
 
 /// A start or a stop that takes longer than this has failed.
@@ -22,13 +24,14 @@ pub struct Node {
     folder: PathBuf,
     settings: Vec<String>,
     child: Option<Child>,
+    stdout: Arc<Mutex<Vec<String>>>,
 }
 
 impl Node {
     /// One that doesn't run yet. `settings` are `KEY=VALUE`.
     pub fn new(ip: IpAddr, port: u16, folder: PathBuf, settings: Vec<String>) -> Self {
         fs::create_dir_all(folder.join("conf")).unwrap();
-        Self { ip, port, folder, settings, child: None }
+        Self { ip, port, folder, settings, child: None, stdout: Arc::default() }
     }
 
     /// Where it listens, and what its members list.
@@ -58,6 +61,11 @@ impl Node {
         fs::read_to_string(self.folder.join("stderr")).unwrap_or_default()
     }
 
+    /// The lines on stdout of the process that was started last.
+    pub fn stdout(&self) -> Vec<String> {
+        self.stdout.lock().clone()
+    }
+
     /// Of the running process.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("it runs").id()
@@ -73,16 +81,22 @@ impl Node {
         let mut child = self.command().spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (first, ready) = oneshot::channel();
-        // Reads on after the first line: a full pipe would stop the server.
+        self.stdout = Arc::default();
+        let said = Arc::clone(&self.stdout);
         thread::spawn(move || {
-            let mut lines = stdout.lines().map_while(Result::ok);
-            drop(first.send(lines.next()));
-            lines.for_each(drop);
+            let mut first = Some(first);
+            for line in stdout.lines().map_while(Result::ok) {
+                said.lock().push(line.clone());
+                if let Some(first) = first.take() {
+                    drop(first.send(line));
+                }
+            }
         });
         self.child = Some(child);
         let line = tokio::time::timeout(PATIENCE, ready).await;
-        let ready = matches!(&line, Ok(Ok(Some(line))) if line.starts_with("ready "));
-        assert!(ready, "{} says {line:?} and\n{}", self.at(), self.stderr());
+        let listens =
+            matches!(&line, Ok(Ok(line)) if line.starts_with("ready ") || line.starts_with("waiting "));
+        assert!(listens, "{} says {line:?} and\n{}", self.at(), self.stderr());
     }
 
     fn command(&self) -> Command {
