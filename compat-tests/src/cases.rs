@@ -1,6 +1,7 @@
 //! All cases that a run could play: recorded and written ones, each with its facts.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use regex::Regex;
@@ -9,6 +10,7 @@ use crate::facts::{Facts, Level};
 use crate::golden::{self, Suite};
 use crate::index::Index;
 use crate::order::{Case, rank};
+use crate::replay::waits;
 use crate::written::{self, Written};
 
 /// Scenarios and their facts as they lie on the disk.
@@ -78,6 +80,14 @@ impl Library {
 }
 
 impl Playable<'_> {
+    /// About how long it waits for something other than an answer.
+    pub fn waits(&self) -> Duration {
+        match self.steps {
+            Steps::Recorded(recorded) => waits(recorded.scenario),
+            Steps::Written(written) => written.waits(),
+        }
+    }
+
     /// Its place among the cases that need the whole server for themselves, if it does.
     pub fn alone(&self) -> Option<usize> {
         match self.steps {

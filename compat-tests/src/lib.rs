@@ -3,6 +3,7 @@
 //! `golden` loads scenarios, `index` what is known of them, `written` has cases in code, `cases` are both. `greet` finds
 //! out who answers, `session` plays what can be played (`replay`, `run`: one scenario against a `target`; `compare`:
 //! what differs) and takes away what that made (`ledger`, `cleanup`, `restore`). `score` adds up, `report` says it.
+//! `trial` tries this program itself, by what stands `between` it and a server.
 //! Everything goes through the doors that a client uses: HTTP and UDP. README.md describes the format.
 
 #![allow(
@@ -14,8 +15,10 @@
     reason = "scenarios say how long to wait, and what a server does can only be polled"
 )]
 
+pub mod between;
 pub mod cases;
 pub mod cleanup;
+pub mod clock;
 pub mod compare;
 pub mod facts;
 pub mod finding;
@@ -36,5 +39,6 @@ pub mod session;
 pub mod shuffle;
 pub mod stop;
 pub mod target;
+pub mod trial;
 pub mod vars;
 pub mod written;

@@ -121,7 +121,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         pauses: if arguments.no_pauses { Pauses::NoneAfterWrites } else { Pauses::AsRecorded },
         seed,
     };
-    let session = Session { target, peers, has, heeds_needs: !own_files, options, progress: &progress };
+    let session = Session {
+        target,
+        peers,
+        back_door: None,
+        has,
+        heeds_needs: !own_files,
+        options,
+        progress: &progress,
+    };
     let begin = Instant::now();
     let outcome = progress.during(|| session.run(cases));
     let level =

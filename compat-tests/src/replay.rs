@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::compare::{Difference, compare};
 use crate::golden::{Action, Expected, Scenario};
 use crate::order::Case;
@@ -41,6 +42,8 @@ pub struct Outcome {
     pub improves: Option<String>,
     /// Same or not.
     pub verdict: Verdict,
+    /// Whether time was lost that the scenario counts on, so that a difference may be nobody's fault.
+    pub late: bool,
 }
 
 /// Whether the server behaved as expected.
@@ -117,7 +120,8 @@ pub fn replay_in_order(target: &Target, cases: &[Case<'_>], options: &Options) -
 /// Plays one case.
 pub fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
     let scenario = case.scenario;
-    let verdict = match run(target, scenario, options.pauses) {
+    let mut clock = Clock::default();
+    let verdict = match run(target, scenario, options.pauses, &mut clock) {
         Err(broke) => {
             Verdict::Broke { step: broke.step, sent: broke.sent, why: format!("{:#}", broke.error) }
         }
@@ -140,6 +144,7 @@ pub fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
         fault: scenario.fault.clone(),
         improves: scenario.improves.clone(),
         verdict,
+        late: clock.late() && !waits(scenario).is_zero(),
     }
 }
 

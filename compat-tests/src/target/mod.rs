@@ -4,7 +4,7 @@ mod http;
 mod raw;
 mod udp;
 mod wanted;
-mod wire;
+pub(crate) mod wire;
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::{Arc, Mutex, PoisonError};

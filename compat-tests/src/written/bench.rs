@@ -24,12 +24,13 @@ pub struct Bench<'a> {
     step: usize,
     sent: String,
     found: Vec<StepDifference>,
+    late: bool,
 }
 
 impl<'a> Bench<'a> {
     /// Nothing is done yet.
     pub fn new(target: &'a Target, peers: &'a [Target], run: &'a str) -> Self {
-        Self { target, peers, run, step: 0, sent: String::new(), found: Vec::new() }
+        Self { target, peers, run, step: 0, sent: String::new(), found: Vec::new(), late: false }
     }
 
     /// Sends `METHOD PATH` below the naming API.
@@ -108,6 +109,16 @@ impl<'a> Bench<'a> {
             want: want.to_owned(),
             got: got.to_owned(),
         });
+    }
+
+    /// Notes that time was lost that the case counts on: a difference may then be nobody's fault.
+    pub fn lost_time(&mut self) {
+        self.late = true;
+    }
+
+    /// Whether that was noted.
+    pub fn is_late(&self) -> bool {
+        self.late
     }
 
     /// Where it is, and all that was noted.

@@ -53,15 +53,17 @@ impl Written {
         }
     }
 
-    /// Plays it.
-    pub fn play(&self, mut bench: Bench<'_>) -> Fate {
+    /// Plays it; tells also whether time was lost that it counts on.
+    pub fn play(&self, mut bench: Bench<'_>) -> (Fate, bool) {
         let result = (self.run)(&mut bench);
+        let late = bench.is_late();
         let (step, sent, found) = bench.end();
-        match result {
+        let fate = match result {
             Err(error) => Fate::Broke { step, sent, why: format!("{error:#}") },
             Ok(()) if found.is_empty() => Fate::Same,
             Ok(()) => Fate::Differs(found),
-        }
+        };
+        (fate, late)
     }
 
     /// About how long it waits.
