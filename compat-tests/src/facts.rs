@@ -44,6 +44,8 @@ pub enum Need {
     HealthChecks,
     /// Other members are named.
     Peers,
+    /// This program is a member itself.
+    Member,
 }
 
 /// A client that was seen to depend on what a case shows.

@@ -90,7 +90,8 @@ fn pairs(text: &str) -> Vec<(String, String)> {
     text.split('&').filter_map(pair).collect()
 }
 
-fn decoded(text: &str) -> String {
+/// A text with its percent escapes resolved.
+pub fn decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;

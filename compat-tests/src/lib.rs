@@ -28,6 +28,7 @@ pub mod index;
 pub mod json;
 pub mod ledger;
 pub mod mask;
+pub mod member;
 pub mod order;
 pub mod progress;
 pub mod replay;

@@ -2,6 +2,7 @@
 //!
 //! Exit code 0: all as expected; 1: something differs; 2: it couldn't be tried to its end, the reason is on stderr.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use compat_tests::cases::{Library, list};
 use compat_tests::facts::{Level, Need};
 use compat_tests::greet::{Greeting, greet};
+use compat_tests::member::Member;
 use compat_tests::progress::Progress;
 use compat_tests::replay::Options;
 use compat_tests::report::{Run, html, json, junit, text};
@@ -35,6 +37,9 @@ struct Arguments {
     /// Another member of the server's cluster, for cases that need several; may be repeated
     #[arg(long, value_name = "URL")]
     peer: Vec<String>,
+    /// The address of this machine at which this program joins the cluster; the server's list must have it
+    #[arg(long, value_name = "IP:PORT")]
+    member: Option<SocketAddr>,
     /// Logs in by this name and password
     #[arg(long, value_name = "USER:PASSWORD")]
     auth: Option<String>,
@@ -111,6 +116,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         has.push(Need::Peers);
     }
     stop_at_signals(&target)?;
+    let member = join(arguments.member.filter(|_| arguments.level == Level::Cluster), &target, &peers)?;
+    has.extend(member.iter().map(|_| Need::Member));
 
     let seed = arguments.seed.unwrap_or_else(fresh_seed);
     eprintln!("{} cases, order by --seed {seed}", cases.len());
@@ -124,6 +131,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let session = Session {
         target,
         peers,
+        member,
         back_door: None,
         has,
         heeds_needs: !own_files,
@@ -147,6 +155,15 @@ fn meet(url: &str, arguments: &Arguments, anything: bool) -> Result<Greeting> {
         return Ok(Greeting { target, has: Vec::new() });
     }
     greet(target, arguments.auth.as_deref())
+}
+
+/// Joins the cluster at that address.
+fn join(address: Option<SocketAddr>, target: &Target, peers: &[Target]) -> Result<Option<Member>> {
+    let Some(address) = address else { return Ok(None) };
+    let all: Vec<Target> = std::iter::once(target).chain(peers).cloned().collect();
+    let member = Member::open(address, &all)?;
+    all.iter().try_for_each(|server| member.join(server))?;
+    Ok(Some(member))
 }
 
 /// Ctrl-C ends the run in an orderly way; a second one at once.

@@ -14,6 +14,7 @@ use crate::cleanup::take_away;
 use crate::facts::Need;
 use crate::finding::{Fate, Finding};
 use crate::golden::HttpRequest;
+use crate::member::Member;
 use crate::progress::Progress;
 use crate::replay::{Options, play};
 use crate::restore;
@@ -40,6 +41,8 @@ pub struct Session<'a> {
     pub target: Target,
     /// Other members of its cluster.
     pub peers: Vec<Target>,
+    /// This program as a member of its cluster.
+    pub member: Option<Member>,
     /// Who is asked to take away what was made, if not the server by the way that it is tried.
     pub back_door: Option<Target>,
     /// What of [`Need`] there is.
@@ -180,7 +183,7 @@ impl Session<'_> {
             }
             Steps::Written(written) => {
                 let peers: Vec<Target> = self.peers.iter().map(|peer| peer.for_case(run.clone())).collect();
-                written.play(Bench::new(&target, &peers, &run))
+                written.play(Bench::new(&target, &peers, self.member.as_ref(), &run))
             }
         };
         if matches!(fate, Fate::Broke { .. }) {
@@ -215,6 +218,9 @@ impl Session<'_> {
             Need::Peers => {
                 Some(Fate::NotPlayed("the other members of the cluster must be named by --peer URL"))
             }
+            Need::Member => Some(Fate::NotPlayed(
+                "this program must be a member: put an address of this machine into the server's list and give --member",
+            )),
             Need::OwnAddress => Some(Fate::NotPlayed(
                 "the server must call itself by the address at which it is asked, 127.0.0.1",
             )),

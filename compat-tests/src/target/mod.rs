@@ -6,11 +6,12 @@ mod udp;
 mod wanted;
 pub(crate) mod wire;
 
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use socket2::{Domain, Socket, Type};
 
 use crate::ledger::Ledger;
 use crate::stop::Stop;
@@ -30,6 +31,7 @@ pub struct Target {
     address: SocketAddr,
     authority: String,
     context: String,
+    from: Option<IpAddr>,
     token: Option<String>,
     run: Option<String>,
     ledger: Arc<Mutex<Ledger>>,
@@ -61,6 +63,7 @@ impl Target {
             address,
             authority: authority.to_owned(),
             context: RECORDED_CONTEXT.to_owned(),
+            from: None,
             token: None,
             run: None,
             ledger: Arc::default(),
@@ -77,6 +80,11 @@ impl Target {
     /// The same server, asked with this token; without one, as somebody who didn't log in.
     pub fn with_token(self, token: Option<String>) -> Self {
         Self { token, ..self }
+    }
+
+    /// The same server, asked from this address of the machine.
+    pub fn calling_from(&self, from: IpAddr) -> Self {
+        Self { from: Some(from), ..self.clone() }
     }
 
     /// The same server for one case: names begin with `run`, and what may be made is noted apart.
@@ -153,8 +161,17 @@ impl Target {
     }
 
     fn connect(&self, timeout: Duration) -> Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.address, timeout)
-            .with_context(|| format!("can't connect to {}", self.authority))?;
+        let failed = || format!("can't connect to {}", self.authority);
+        let stream = match self.from {
+            None => TcpStream::connect_timeout(&self.address, timeout).with_context(failed)?,
+            Some(from) => {
+                let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, None)?;
+                let bound = socket.bind(&SocketAddr::new(from, 0).into());
+                bound.with_context(|| format!("can't call from {from}"))?;
+                socket.connect_timeout(&self.address.into(), timeout).with_context(failed)?;
+                socket.into()
+            }
+        };
         stream.set_nodelay(true)?;
         Ok(stream)
     }

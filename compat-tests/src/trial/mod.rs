@@ -3,6 +3,7 @@
 
 mod draw;
 mod hurts;
+mod invisible;
 mod mutants;
 mod slow;
 mod table;
@@ -35,13 +36,15 @@ fn is_short(case: &Playable<'_>) -> bool {
 /// Plays cases through a relay. What they made is taken away by the straight way.
 fn play(relay: &Relay, server: &Target, cases: Vec<Playable<'_>>, options: Options) -> Result<Outcome> {
     let through = Target::parse(&format!("http://{}", relay.address()))?.under(server.context());
-    let greeting = greet(through, None)?;
+    // What the server has is asked by the straight way: a wrong one could say that it has nothing to be tried.
+    let has = greet(server.clone(), None)?.has;
     let progress = Progress::of(cases.len());
     let session = Session {
-        target: greeting.target,
+        target: through,
         peers: Vec::new(),
+        member: None,
         back_door: Some(server.clone()),
-        has: greeting.has,
+        has,
         heeds_needs: true,
         options,
         progress: &progress,

@@ -10,6 +10,7 @@ use anyhow::{Result, anyhow, ensure};
 
 use super::draw::{Mutant, Shown, all, draw, pushes};
 use super::hurts::hurt;
+use super::invisible::invisible;
 use super::{is_short, options, play};
 use crate::between::{How, Manner, Relay};
 use crate::cases::{Library, Playable};
@@ -43,6 +44,11 @@ impl Tried {
     /// Whether the family failed.
     pub fn found(&self) -> bool {
         !self.failed.is_empty()
+    }
+
+    /// The rule by which it needn't be found, unless it was.
+    pub fn excuse(&self) -> Option<&'static str> {
+        if self.found() { None } else { invisible(&self.mutant.change) }
     }
 
     /// Whether a client is known to be hurt.
@@ -118,7 +124,8 @@ pub fn line(tried: &Tried) -> String {
         ([], met) => format!("NOT FOUND, met {met} times"),
         ([first, ..], _) => format!("found by {first} and {} more", tried.failed.len() - 1),
     };
-    format!("{} [{}]: {verdict}", tried.mutant.change, tried.mutant.family)
+    let excuse = tried.excuse().map(|rule| format!(" (by rule: {rule})")).unwrap_or_default();
+    format!("{} [{}]: {verdict}{excuse}", tried.mutant.change, tried.mutant.family)
 }
 
 /// Sees what a right server answers in the cases of each family that don't wait. Every answer is taken apart and put

@@ -49,14 +49,15 @@ pub fn table(shown: &Shown, tried: &[Tried], took: Duration) -> (String, bool) {
     sums("by family", &|one| one.mutant.family.clone());
     sums("by entry", &|one| one.mutant.change.kind.entry.clone());
     let found = tried.iter().filter(|one| one.found()).count();
+    let excused = tried.iter().filter(|one| one.excuse().is_some()).count();
+    let visible = tried.len() - excused;
     let hurting: Vec<&Tried> = tried.iter().filter(|one| one.hurts()).collect();
     let named = hurting.iter().filter(|one| one.found() && one.unnamed().is_empty()).count();
-    let good = found * 100 >= tried.len() * ENOUGH && named == hurting.len();
-    let percent = (found * 1000 / tried.len().max(1)) as f64 / 10.0;
+    let good = found * 100 >= visible * ENOUGH && named == hurting.len();
+    let percent = (found * 1000 / visible.max(1)) as f64 / 10.0;
     let _ = writeln!(
         out,
-        "{found} of {} found ({percent} %), each by its family; of {} that are known to hurt clients, {named} named all of them; {} s",
-        tried.len(),
+        "{found} of {visible} that can be seen found ({percent} %), each by its family; {excused} can't be, by rule; of {} that are known to hurt clients, {named} named all of them; {} s",
         hurting.len(),
         took.as_secs()
     );

@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::compare::Difference;
 use crate::golden::HttpRequest;
 use crate::json::{Json, parse};
+use crate::member::{Member, as_member};
 use crate::replay::StepDifference;
 use crate::target::{Response, Target};
 
@@ -19,6 +20,8 @@ pub struct Bench<'a> {
     pub target: &'a Target,
     /// Other members of its cluster.
     pub peers: &'a [Target],
+    /// This program as a member of its cluster, if it is one.
+    pub member: Option<&'a Member>,
     /// What every name begins with.
     pub run: &'a str,
     step: usize,
@@ -29,8 +32,8 @@ pub struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     /// Nothing is done yet.
-    pub fn new(target: &'a Target, peers: &'a [Target], run: &'a str) -> Self {
-        Self { target, peers, run, step: 0, sent: String::new(), found: Vec::new(), late: false }
+    pub fn new(target: &'a Target, peers: &'a [Target], member: Option<&'a Member>, run: &'a str) -> Self {
+        Self { target, peers, member, run, step: 0, sent: String::new(), found: Vec::new(), late: false }
     }
 
     /// Sends `METHOD PATH` below the naming API.
@@ -58,6 +61,24 @@ impl<'a> Bench<'a> {
             HttpRequest { headers, ..HttpRequest::new(method, &format!("/nacos/v1/ns/{path}"), PATIENCE) };
         self.step(&format!("{method} {path} of {}", target.authority()));
         target.send(&request)
+    }
+
+    /// Sends it with a body of JSON, also where a method has none elsewhere.
+    ///
+    /// # Errors
+    /// If no answer comes.
+    pub fn ask_with(&mut self, method: &str, path: &str, body: Option<String>) -> Result<Response> {
+        self.step(&format!("{method} {path} with {}", body.as_deref().unwrap_or("no body")));
+        self.target.send(&as_member(method, &format!("/nacos/v1/ns/{path}"), body))
+    }
+
+    /// Asks an entry about the cluster.
+    ///
+    /// # Errors
+    /// If no answer comes.
+    pub fn ask_core(&mut self, entry: &str) -> Result<Response> {
+        self.step(&format!("GET core/cluster/{entry} of {}", self.target.authority()));
+        self.target.send(&HttpRequest::new("GET", &format!("/nacos/v1/core/cluster/{entry}"), PATIENCE))
     }
 
     /// Registers `ip` (port 80) in the service of this case's name, `more` being further parameters.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Bench, beat, distro, http, push};
+use super::{Bench, beat, distro, http, push, ring, single};
 use crate::facts::{Client, Facts, Level, Need};
 use crate::finding::Fate;
 
@@ -35,7 +35,7 @@ pub struct Written {
 
 /// All written cases.
 pub fn all() -> Vec<Written> {
-    [&push::CASES[..], &beat::CASES, &http::CASES, &distro::CASES].concat()
+    [&push::CASES[..], &beat::CASES, &http::CASES, &distro::CASES, &ring::CASES, &single::CASES].concat()
 }
 
 impl Written {

@@ -2,19 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::Bench;
 use super::case::Written;
 use crate::facts::{Client, Level, Need};
 use crate::json::{Json, parse};
+use crate::member::Member;
 use crate::target::Target;
 
 /// As many names are hashed: each member owns some of them, even of nine.
 const NAMES: usize = 40;
 
 /// Within this what one member was told is told by all: a real cluster delays changes by up to two seconds.
-const SPREAD: Duration = Duration::from_secs(10);
+pub const SPREAD: Duration = Duration::from_secs(10);
 
 const OWNER: Written = Written {
     id: "distro-cluster/owner",
@@ -58,15 +59,24 @@ fn members(bench: &Bench<'_>) -> Vec<Target> {
     std::iter::once(bench.target).chain(bench.peers).cloned().collect()
 }
 
+/// The first of these names that isn't this program's own where it is a member: it keeps no instances.
+fn of_others(bench: &mut Bench<'_>, mut names: impl Iterator<Item = String>) -> Result<String> {
+    let own = bench.member.map(Member::name);
+    let ring = if own.is_some() { healthy_members(bench)? } else { Vec::new() };
+    let others = |name: &String| own.as_ref() != Some(&owner_of(&format!("DEFAULT_GROUP@@{name}"), &ring));
+    names.find(others).context("this program owns every name")
+}
+
 /// `String.hashCode` of Java, then as the distro mapper takes it.
-fn owner_of(grouped: &str, sorted: &[String]) -> String {
+pub fn owner_of(grouped: &str, sorted: &[String]) -> String {
     let hash =
         grouped.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
     let index = (hash % i32::MAX).unsigned_abs() as usize % sorted.len().max(1);
     sorted.get(index).cloned().unwrap_or_default()
 }
 
-fn healthy_members(bench: &mut Bench<'_>) -> Result<Vec<String>> {
+/// The healthy members as the server names them, sorted.
+pub fn healthy_members(bench: &mut Bench<'_>) -> Result<Vec<String>> {
     let answer = bench.ask("GET", "operator/servers?healthy=true")?;
     let servers = parse(&answer.body).ok();
     let Some(Json::List(servers)) = servers.as_ref().and_then(|answer| answer.get("servers")) else {
@@ -90,8 +100,9 @@ fn owner(bench: &mut Bench<'_>) -> Result<()> {
         "at least those that are named",
         &format!("{sorted:?}"),
     );
+    let run = bench.run;
     for at in 0..NAMES {
-        let name = format!("{}-{at}", bench.run);
+        let name = of_others(bench, (0..).map(|more| format!("{run}-{at}-{more}")))?;
         bench.ask("POST", &format!("instance?serviceName={name}&ip=10.0.0.1&port=80"))?;
         let want = owner_of(&format!("DEFAULT_GROUP@@{name}"), &sorted);
         for member in &members {
@@ -104,7 +115,7 @@ fn owner(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Asks until the body is right or [`SPREAD`] has passed; the last body.
-fn eventually(
+pub fn eventually(
     bench: &mut Bench<'_>,
     member: &Target,
     path: &str,
@@ -122,9 +133,11 @@ fn eventually(
 
 fn spread(bench: &mut Bench<'_>) -> Result<()> {
     let members = members(bench);
+    let run = bench.run;
     for (at, told) in members.iter().enumerate() {
-        let named = format!("serviceName={}-{at}&ip=10.0.0.1&port=80", bench.run);
-        let list = format!("instance/list?serviceName={}-{at}", bench.run);
+        let name = of_others(bench, (0..).map(|more| format!("{run}-{at}-{more}")))?;
+        let named = format!("serviceName={name}&ip=10.0.0.1&port=80");
+        let list = format!("instance/list?serviceName={name}");
         for (method, hosts) in [("POST", 1), ("DELETE", 0)] {
             bench.ask_of(told, method, &format!("instance?{named}"), &[])?;
             for member in &members {
@@ -138,14 +151,23 @@ fn spread(bench: &mut Bench<'_>) -> Result<()> {
 
 fn beat_anywhere(bench: &mut Bench<'_>) -> Result<()> {
     let members = members(bench);
-    let named = format!("serviceName={}&ip=10.0.0.1&port=80", bench.run);
-    let list = format!("instance/list?serviceName={}", bench.run);
+    let run = bench.run;
+    let name = of_others(bench, (0..).map(|more| format!("{run}-{more}")))?;
+    let named = format!("serviceName={name}&ip=10.0.0.1&port=80");
+    let list = format!("instance/list?serviceName={name}");
     bench.ask("POST", &format!("instance?{named}"))?;
+    let mut last = Instant::now();
     for round in 0..5 {
         bench.target.stop().wait(Duration::from_secs(4))?;
         let told = &members[round % members.len()];
+        let sent = Instant::now();
         let answer = bench.ask_of(told, "PUT", &format!("instance/beat?{named}"), &[])?;
         bench.holds(answer.body.contains("\"code\":10200"), "body", "code 10200", &answer.body);
+        let late = last.elapsed() >= Duration::from_secs(15);
+        last = sent;
+        if late {
+            bench.lost_time(); // it was silent for longer than it may be
+        }
         for member in &members {
             let body = bench.ask_of(member, "GET", &list, &[])?.body;
             let health = Bench::hosts(&body).first().and_then(|host| host.get("healthy").cloned());

@@ -6,6 +6,8 @@ mod case;
 mod distro;
 mod http;
 mod push;
+mod ring;
+mod single;
 
 pub use bench::Bench;
 pub use case::{Written, all};

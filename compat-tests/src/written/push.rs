@@ -30,7 +30,7 @@ const PUSH: Written = Written {
     needs: &[Need::SameMachine],
     clients: &PUSHED,
     weight: 2,
-    seconds: 3,
+    seconds: 2,
     run: soon,
 };
 
