@@ -13,6 +13,9 @@ use crate::vars::quote_folded_numbers;
 /// Keys whose values differ from call to call.
 const VOLATILE: [&str; 6] = ["lastRefTime", "timestamp", "lastBeat", "cpu", "load", "mem"];
 
+/// Those of them that are times: Go's client ends at a negative one.
+const TIMES: [&str; 3] = ["lastRefTime", "timestamp", "lastBeat"];
+
 /// Lists whose order a server doesn't promise.
 const UNORDERED: [&str; 3] = ["hosts", "ips", "doms"];
 
@@ -183,7 +186,7 @@ fn normalise(value: Json, path: &str, rules: &Rules, key_order: bool) -> Json {
                 .map(|(key, value)| {
                     let path = format!("{path}/{key}");
                     let value = if names(&VOLATILE, &rules.volatile, &key, &path) {
-                        Json::Any(value.kind())
+                        Json::Any(kind(&key, &value))
                     } else {
                         normalise(value, &path, rules, key_order)
                     };
@@ -206,6 +209,16 @@ fn normalise(value: Json, path: &str, rules: &Rules, key_order: bool) -> Json {
             Json::List(items)
         }
         other => other,
+    }
+}
+
+/// What counts of a volatile value: its kind, of a checksum that it can be one, of a time that it isn't negative.
+fn kind(key: &str, value: &Json) -> &'static str {
+    let hex = |letter: u8| letter.is_ascii_digit() || (b'a'..=b'f').contains(&letter);
+    match value {
+        Json::Text(text) if key == "checksum" && text.len() == 32 && text.bytes().all(hex) => "an MD5",
+        Json::Number(number) if TIMES.contains(&key) && number.starts_with('-') => "a negative number",
+        _ => value.kind(),
     }
 }
 

@@ -86,6 +86,7 @@ fn first_answer(target: &Target, path: &str) -> Result<Response> {
     let who = target.authority();
     let answer = target.exchange(&exchange)?.items.into_iter().next();
     let (status, headers, body) = match answer {
+        None if answers_tls(target) => bail!("{}", speaks_tls(who)),
         None => bail!("{who} takes connections but doesn't answer HTTP within {} s", PATIENCE.as_secs()),
         Some(RawItem::Garbage(text)) if text.starts_with("\u{15}\u{3}") => bail!("{}", speaks_tls(who)),
         Some(RawItem::Garbage(_)) => bail!("what listens at {who} doesn't speak HTTP"),
@@ -99,6 +100,24 @@ fn first_answer(target: &Target, path: &str) -> Result<Response> {
         bail!("{who} redirects to {}: give the URL that it leads to", place.unwrap_or("nowhere"));
     }
     Ok(Response { status, headers, body })
+}
+
+/// Whether the beginning of a TLS handshake is answered by TLS, be it by a refusal.
+fn answers_tls(target: &Target) -> bool {
+    let random = "r".repeat(32);
+    let hello = format!("\u{3}\u{3}{random}\0\0\u{4}\u{c0}\u{2f}\0\u{2f}\u{1}\0");
+    let length = |text: &str| char::from(text.chars().count() as u8);
+    let handshake = format!("\u{1}\0\0{}{hello}", length(&hello));
+    let exchange = RawExchange {
+        pieces: vec![format!("\u{16}\u{3}\u{1}\0{}{handshake}", length(&handshake))],
+        pause: Duration::ZERO,
+        idle: Duration::from_millis(500),
+        timeout: Duration::from_secs(2),
+        responses: 1,
+        head: false,
+    };
+    let first = target.exchange(&exchange).ok().and_then(|answer| answer.items.into_iter().next());
+    matches!(first, Some(RawItem::Garbage(text)) if text.starts_with(['\u{15}', '\u{16}']))
 }
 
 fn speaks_tls(who: &str) -> String {

@@ -127,3 +127,61 @@ fn the_list_of_cases_needs_no_server() {
         "{list}"
     );
 }
+
+/// A server that answers every list of instances under `context` as a naming server does, and everything else 404; after
+/// so many requests nobody listens any more.
+fn naming_server(context: &'static str, requests: usize) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut answered = 0;
+        while answered < requests {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut data = [0; 8192];
+            let count = stream.read(&mut data).unwrap_or(0);
+            answered += usize::from(count > 0); // others only look whether anybody listens
+            let request = String::from_utf8_lossy(&data[..count]).into_owned();
+            let list = request.contains(&format!(" {context}/v1/ns/instance/list?"));
+            let (status, body) = if list { ("200 OK", r#"{"hosts":[]}"#) } else { ("404 x", "") };
+            let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\n");
+            let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    url
+}
+
+#[test]
+fn a_server_that_dies_half_way_gives_2_and_what_was_learned_until_then() {
+    let (code, stdout, stderr) = run(&naming_server("/nacos", 40), &["--level", "safe", "--jobs", "2"]);
+    assert_eq!(code, 2, "{stderr}");
+    let why = "the run ended before its end: the server can't be reached any more";
+    assert!(stderr.contains(why) && stdout.contains(why), "{stderr}{stdout}");
+    assert!(stdout.contains("\nby family\n") && stdout.contains("DIFFERENT "), "{stdout}");
+    assert!(stdout.contains("not played: "), "{stdout}");
+}
+
+#[test]
+fn a_server_under_another_context_path_is_told_from_none_at_all() {
+    let (code, stdout, stderr) = run(&naming_server("", 100), &[]);
+    assert_eq!((code, &*stdout), (2, ""), "{stderr}");
+    assert!(
+        stderr.contains("nothing of Nacos stands under /nacos, but under /: give --context /"),
+        "{stderr}"
+    );
+    let (code, _, stderr) = run(&naming_server("/naming", 100), &[]);
+    assert!(code == 2 && stderr.contains("if it stands under another path, give --context PATH"), "{stderr}");
+    let only = ["--context", "/naming", "--only", "^http-bytes/short-connections$"];
+    assert_eq!(run(&naming_server("/naming", 1_000), &only).0, 0);
+}
+
+#[test]
+fn a_member_that_cannot_be_one_gives_2_and_the_reason() {
+    let join =
+        |member: &str| run(&naming_server("/nacos", 1_000), &["--level", "cluster", "--member", member]);
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let (code, _, stderr) = join(&taken.local_addr().unwrap().to_string());
+    assert!(code == 2 && stderr.contains("can't listen as the member 127.0.0.1:"), "{stderr}");
+    let (code, _, stderr) = run(&naming_server("/nacos", 9), &["--peer", "http://127.0.0.1:1"]);
+    assert!(code == 2 && stderr.contains("can't connect to 127.0.0.1:1"), "{stderr}");
+    assert_eq!(join("no address").0, 2);
+}

@@ -15,6 +15,9 @@ use super::relay::Shared;
 /// How much later what is sent again comes, where it is to come too late.
 const RESENT_LATE: Duration = Duration::from_secs(6);
 
+/// What is compressed begins with this; so is what is larger than 1 KiB.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 /// How soon a carrier notices that it is over.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -103,7 +106,7 @@ impl Carrier {
             if !again {
                 sent.push(data.clone());
             }
-            let copies = match how.and_then(|how| fate(how, sent.len(), again, count)) {
+            let copies = match how.and_then(|how| fate(how, sent.len(), again, &data)) {
                 None => vec![self.shared.push(&data)],
                 Some(fate) => {
                     self.shared.count_change();
@@ -160,7 +163,7 @@ impl Fate {
 }
 
 /// What is done with the `nth` push of a subscription, which may be one that is sent `again`; nothing special is `None`.
-fn fate(how: How, nth: usize, again: bool, length: usize) -> Option<Fate> {
+fn fate(how: How, nth: usize, again: bool, data: &[u8]) -> Option<Fate> {
     let lost = |is_lost: bool| is_lost.then_some(Fate::Lost);
     let resent = |fate: Fate| again.then_some(fate);
     match how {
@@ -169,8 +172,7 @@ fn fate(how: How, nth: usize, again: bool, length: usize) -> Option<Fate> {
         How::PushLost(Lost::First) => lost(nth == 1),
         How::PushLost(Lost::Later) => lost(nth > 1),
         How::PushLost(Lost::Second) => lost(nth.is_multiple_of(2)),
-        // a larger one is compressed
-        How::PushLost(Lost::Large) => lost(length > 500),
+        How::PushLost(Lost::Large) => lost(data.starts_with(&GZIP)),
         How::Resend(Resend::Missing) => resent(Fate::Lost),
         How::Resend(Resend::Damaged) => resent(Fate::Damaged),
         How::Resend(Resend::Late) => resent(Fate::Later(RESENT_LATE)),

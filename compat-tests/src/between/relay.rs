@@ -41,6 +41,8 @@ pub struct Relay {
 /// What all its connections share.
 pub(super) struct Shared {
     pub server: SocketAddr,
+    /// Where it listens itself.
+    pub port: u16,
     pub context: String,
     pub manner: Manner,
     pub datagrams: Datagrams,
@@ -62,6 +64,7 @@ impl Relay {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             server,
+            port: address.port(),
             context: context.to_owned(),
             manner,
             datagrams: Datagrams::default(),
@@ -134,6 +137,10 @@ impl Shared {
         answer.replace_in_headers(&self.names.0, &self.names.1);
         if let Some(text) = answer.text() {
             let mut here = text.replace(&self.names.0, &self.names.1);
+            if target.contains("/cluster/") || target.contains("/servers") {
+                let port = |port: u16| format!("\"port\":{port},");
+                here = here.replace(&port(self.server.port()), &port(self.port));
+            }
             if target.contains("/subscribers") {
                 here = self.datagrams.as_asked(&here);
             }

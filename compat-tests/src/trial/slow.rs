@@ -69,12 +69,13 @@ fn runs(server: &Target, how: &Slowness) -> Result<usize> {
         let outcome = play(&relay, server, cases, options(16, seed))?;
         let wrong: Vec<&Finding> = outcome.findings.iter().filter(|one| one.fate.failed()).collect();
         let played = outcome.findings.iter().filter(|one| one.fate.counts()).count();
-        let late =
-            outcome.findings.iter().filter(|one| matches!(one.fate, Fate::NotPlayed(TOO_LATE))).count();
+        let late = outcome.findings.iter().filter(|one| matches!(one.fate, Fate::NotPlayed(TOO_LATE)));
+        let late: Vec<&str> = late.map(|one| &*one.facts.id).collect();
         println!(
-            "run {} ({what}): {} of {played} cases failed, {late} couldn't be judged, {} s",
+            "run {} ({what}): {} of {played} cases failed, {} couldn't be judged {late:?}, {} s",
             run + 1,
             wrong.len(),
+            late.len(),
             begin.elapsed().as_secs()
         );
         for finding in &wrong {

@@ -51,7 +51,7 @@ pub const CASES: [Written; 4] = [
         clients: &[Client::Go],
         weight: 3,
         run: large,
-        seconds: 5,
+        seconds: 2,
         ..PUSH
     },
     Written {

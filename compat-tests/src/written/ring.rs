@@ -59,7 +59,7 @@ const RING: Written = Written {
 
 const DISTRO: Written = Written {
     id: "ring/datum-out",
-    says: "What is registered at the server comes to the other members as a datum with all fields in their order, and goes likewise.",
+    says: "What is registered comes to other members as a datum with all fields in order, and what goes as an empty one.",
     source: "Nacos 1.4.8 naming module, distro protocol; compat-tests/wire/distro.json",
     family: "Distro",
     clients: &Client::ALL,
@@ -73,7 +73,7 @@ pub const CASES: [Written; 9] = [
     DISTRO,
     Written {
         id: "ring/datum-in",
-        says: "A datum of its owner is listed, falsely said to be gzip as 1.4.8 does, and an empty one empties the list.",
+        says: "A datum of its owner is listed, falsely said to be gzip as it is, and an empty one empties the list.",
         run: datum_in,
         ..DISTRO
     },
@@ -101,7 +101,7 @@ pub const CASES: [Written; 9] = [
     },
     Written {
         id: "ring/forward",
-        says: "A write for another member's service comes to that member with method, path and parameters, and its answer goes back; a read doesn't.",
+        says: "A write for another member's service comes to that member as it is and its answer back, a read doesn't.",
         source: "Nacos 1.4.8 naming module, distro filter; compat-tests/wire/forward.json",
         run: forward,
         ..DISTRO

@@ -64,7 +64,7 @@ pub const CASES: [Written; 5] = [
 ];
 
 /// A service in a namespace of the case's own, and that namespace's entry in an answer of names by namespaces.
-fn named_in(bench: &mut Bench<'_>, path: &str, field: &str, order: &str) -> Result<()> {
+fn named_in(bench: &mut Bench<'_>, path: &str, field: &str, order: &str) -> Result<Json> {
     let run = bench.run;
     bench.ask("POST", &format!("instance?serviceName={run}&ip=10.0.0.1&port=80&namespaceId={run}"))?;
     let end = std::time::Instant::now() + Duration::from_secs(2);
@@ -88,7 +88,7 @@ fn named_in(bench: &mut Bench<'_>, path: &str, field: &str, order: &str) -> Resu
             _ => false,
         };
         bench.holds(lists, "names of every namespace", "a list of texts", &spaces);
-        return Ok(());
+        return Ok(body);
     }
 }
 
@@ -97,11 +97,27 @@ fn is_list_of_texts(value: &Json) -> bool {
 }
 
 fn names(bench: &mut Bench<'_>) -> Result<()> {
-    named_in(bench, "service/names", "services", "services,count")
+    let run = bench.run;
+    bench.ask("POST", &format!("instance?serviceName={run}&ip=10.0.0.1&port=80"))?;
+    named_in(bench, "service/names", "services", "services,count")?;
+    let found = named_in(bench, "service/names?expr=RUN", "services", "services,count")?;
+    let public = found.get("services").and_then(|spaces| spaces.get("public")).map(Json::written);
+    bench.same("names of the public namespace", &format!("[\"{run}\"]"), &public.unwrap_or_default());
+    Ok(())
 }
 
 fn old_names(bench: &mut Bench<'_>) -> Result<()> {
-    named_in(bench, "api/allDomNames", "doms", "count,doms")
+    let run = bench.run;
+    bench.ask("POST", &format!("instance?serviceName={run}&ip=10.0.0.1&port=80"))?;
+    let all = named_in(bench, "api/allDomNames", "doms", "count,doms")?;
+    let doms = match all.get("doms") {
+        Some(Json::Object(spaces)) => spaces.clone(),
+        _ => Vec::new(),
+    };
+    let names = |list: &Json| if let Json::List(names) = list { names.len() } else { 0 };
+    let sum: usize = doms.iter().map(|(_, list)| names(list)).sum();
+    bench.same("count", &sum, &all.get("count").map(Json::written).unwrap_or_default());
+    Ok(())
 }
 
 fn snapshot(bench: &mut Bench<'_>) -> Result<()> {
