@@ -14,7 +14,7 @@ const INSIDE: &str = "~";
 const ANY: &str = "*";
 
 /// Keys below these are a user's, not the API's.
-const OWN_KEYS: [&str; 3] = ["metadata", "extendInfo", "metaDataMap"];
+const OWN_KEYS: [&str; 4] = ["metadata", "metaDataMap", "doms", "services"];
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

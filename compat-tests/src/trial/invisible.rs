@@ -5,7 +5,7 @@
 use crate::between::{Change, How, Place};
 
 /// Values that are measured, or counted over the whole server: another one of the same kind is as right.
-const MEASURED: [&str; 9] = [
+const MEASURED: [&str; 14] = [
     "checkRTBest",
     "checkRTWorst",
     "checkRTNormalized",
@@ -15,6 +15,11 @@ const MEASURED: [&str; 9] = [
     "mem",
     "term",
     "leaderDueMs",
+    "heartbeatDueMs",
+    "serviceCount",
+    "instanceCount",
+    "responsibleServiceCount",
+    "responsibleInstanceCount",
 ];
 
 /// The rule by which nobody can see it, if there is one.
@@ -32,7 +37,16 @@ pub fn invisible(change: &Change) -> Option<&'static str> {
     if change.how == How::Altered && MEASURED.contains(&change.place.name()) {
         return Some("a measured value, altered to another of its kind");
     }
+    if change.how == How::Altered && is_map(change) {
+        return Some("the order of a map's keys, which name services: members look one up");
+    }
     None
+}
+
+/// Whether the place is a map by the names of services. Dropped and retyped it is seen.
+fn is_map(change: &Change) -> bool {
+    let data = ["GET /v1/ns/distro/datums", "GET /v1/ns/distro/datum"].contains(&&*change.kind.entry);
+    data && change.place == Place::Field(Vec::new())
 }
 
 #[cfg(test)]

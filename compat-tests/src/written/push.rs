@@ -9,7 +9,7 @@ use super::case::Written;
 use crate::facts::{Client, Level, Need};
 use crate::golden::Ack;
 use crate::json::{Json, parse};
-use crate::target::{Datagram, Port};
+use crate::target::{Datagram, Port, escaped};
 
 /// The clients that take pushes.
 const PUSHED: [Client; 6] =
@@ -34,7 +34,7 @@ const PUSH: Written = Written {
     run: soon,
 };
 
-pub const CASES: [Written; 4] = [
+pub const CASES: [Written; 5] = [
     PUSH,
     Written {
         id: "push-timing/burst",
@@ -62,6 +62,17 @@ pub const CASES: [Written; 4] = [
         clients: &[],
         run: acknowledged,
         seconds: 14,
+        ..PUSH
+    },
+    Written {
+        id: "push-timing/in-flight",
+        says: "A push that isn't acknowledged is shown to operators as it was sent.",
+        source: "Nacos 1.4.8 naming module, operator controller: pushes that wait for an acknowledgement",
+        family: "operator",
+        weight: 1,
+        clients: &[],
+        run: in_flight,
+        seconds: 2,
         ..PUSH
     },
 ];
@@ -146,5 +157,28 @@ fn acknowledged(bench: &mut Bench<'_>) -> Result<()> {
     let came = again.map_or_else(|| "nothing".to_owned(), |push| push.body);
     bench.step("the 12 s after the acknowledgement");
     bench.same("datagram", &"nothing", &came);
+    Ok(())
+}
+
+fn in_flight(bench: &mut Bench<'_>) -> Result<()> {
+    let mut port = subscribe(bench)?;
+    bench.register("10.0.0.1", &format!("&metadata={}", escaped(r#"{"k":"v"}"#)))?;
+    let push = port.receive(Duration::from_secs(5), Ack::No, false, bench.target.stop())?;
+    bench.holds(push.is_some(), "datagram", "a push within 5 s", &"nothing");
+    let Some(push) = push.and_then(|push| parse(&push.body).ok()) else { return Ok(()) };
+    let answer = bench.ask("GET", "operator/push/state?detail=true")?;
+    let shown = parse(&answer.body).ok().and_then(|state| state.get("data").cloned());
+    let texts = match &shown {
+        Some(Json::List(texts)) => texts.clone(),
+        _ => Vec::new(),
+    };
+    let pushes = texts.iter().map(|text| match text {
+        Json::Text(text) => parse(text).ok(),
+        _ => None,
+    });
+    let about_this = |text: &Json| text.written().contains(bench.run);
+    let shown: Vec<String> = texts.iter().filter(|text| about_this(text)).map(Json::written).collect();
+    let same = pushes.flatten().any(|shown| shown == push);
+    bench.holds(same, "data", &format!("a text with {}", push.written()), &shown.join(" "));
     Ok(())
 }
