@@ -226,7 +226,7 @@ impl Shared {
             let Some((heard, length)) = read(&data, &self.context) else {
                 match stream.read(&mut piece) {
                     Ok(count) if count > 0 && data.len() < MOST_READ => {
-                        data.extend_from_slice(&piece[..count])
+                        data.extend_from_slice(&piece[..count]);
                     }
                     _ => return,
                 }

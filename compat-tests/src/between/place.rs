@@ -128,7 +128,7 @@ fn step(
     let mut any = false;
     match value {
         Json::List(items) if first == ANY => {
-            items.retain_mut(|item| keep(item, rest, own_below, change, &mut any))
+            items.retain_mut(|item| keep(item, rest, own_below, change, &mut any));
         }
         Json::Object(pairs) => {
             pairs.retain_mut(|(key, value)| {

@@ -186,12 +186,11 @@ impl Shared {
 
     fn note(&self, kind: &Kind, answer: &Answer) {
         let mut found = BTreeSet::from([Place::Status, Place::MediaType]);
-        match answer.text().filter(|text| !text.is_empty()) {
-            Some(text) => match parse(&text) {
+        if let Some(text) = answer.text().filter(|text| !text.is_empty()) {
+            match parse(&text) {
                 Ok(body) => found.extend(places(&body)),
                 Err(_) => drop(found.insert(Place::Text)),
-            },
-            None => {}
+            }
         }
         self.see(kind.clone(), found);
     }

@@ -110,10 +110,10 @@ fn side_by_side<T: Send>(items: Vec<T>, at_once: usize, work: impl Fn(T) -> Resu
             Ok(())
         };
         let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(worker)).collect();
-        threads
-            .into_iter()
-            .map(|one| one.join().unwrap_or_else(|_| Err(anyhow!("a trial broke off"))))
-            .collect()
+        let ended = |one: thread::ScopedJoinHandle<'_, Result<()>>| {
+            one.join().unwrap_or_else(|_| Err(anyhow!("a trial broke off")))
+        };
+        threads.into_iter().try_for_each(ended)
     })
 }
 

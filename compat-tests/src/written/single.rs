@@ -79,7 +79,7 @@ fn named_in(bench: &mut Bench<'_>, path: &str, field: &str, order: &str) -> Resu
         bench.same("status", &200, &answer.status);
         bench.same("names", &format!("[\"{run}\"]"), &own.unwrap_or_default());
         bench.same("fields", &order, &fields(&body).join(","));
-        let count = body.get("count").map(Json::kind).unwrap_or("nothing");
+        let count = body.get("count").map_or("nothing", Json::kind);
         bench.same("count", &"a number", &count);
         let spaces = body.get(field).cloned().unwrap_or(Json::Null);
         bench.same("kind", &"an object", &spaces.kind());
