@@ -311,6 +311,13 @@ pub fn is_as_written(bench: &mut Bench<'_>, got: &Json, name: &str) {
     let may_miss = |field: &String| !matches!(field.as_str(), "app" | "instanceIdGenerator");
     let known: Vec<String> = fields(got).into_iter().filter(may_miss).collect();
     bench.same("fields of the instance", &FIELDS.join(","), &known.join(","));
+    let beat = got.get("lastBeat").map(Json::written).unwrap_or_default();
+    let is_time = beat.parse::<u64>().is_ok_and(|beat| beat > 1_000_000_000_000);
+    bench.holds(is_time, "lastBeat", "milliseconds since 1970", &beat);
+    for field in ["app", "instanceIdGenerator"] {
+        let kind = got.get(field).map_or("a text", Json::kind);
+        bench.same(field, &"a text", &kind);
+    }
     let want = parse(&instance(name, "10.0.0.1")).unwrap_or(Json::Null);
     for field in FIELDS.iter().filter(|field| **field != "lastBeat") {
         let value = |of: &Json| of.get(field).map_or("(absent)".to_owned(), Json::written);

@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::Bench;
 use super::case::Written;
 use super::ring::{fields, is_as_written, list_in};
-use crate::facts::Level;
+use crate::facts::{Client, Level};
 use crate::json::{Json, parse};
 use crate::target::escaped;
 
@@ -25,8 +25,18 @@ const NAMES: Written = Written {
     run: names,
 };
 
-pub const CASES: [Written; 5] = [
+pub const CASES: [Written; 6] = [
     NAMES,
+    Written {
+        id: "single/metadata",
+        says: "A list has the metadata of every host as they were registered, in any script.",
+        source: "Nacos 1.4.8 naming module, instance controller; every client hands them to its caller",
+        family: "instance list",
+        clients: &Client::ALL,
+        weight: 2,
+        run: metadata,
+        ..NAMES
+    },
     Written {
         id: "single/old-names",
         says: "The old entry gives the names of all services by namespace, with their count.",
@@ -118,6 +128,32 @@ fn old_names(bench: &mut Bench<'_>) -> Result<()> {
     let sum: usize = doms.iter().map(|(_, list)| names(list)).sum();
     bench.same("count", &sum, &all.get("count").map(Json::written).unwrap_or_default());
     Ok(())
+}
+
+fn metadata(bench: &mut Bench<'_>) -> Result<()> {
+    let values = r#"{"k":"v","空":"値 1&2"}"#;
+    bench.register("10.0.0.1", &format!("&metadata={}", escaped(values)))?;
+    let path = format!("instance/list?serviceName={}", bench.run);
+    let end = std::time::Instant::now() + Duration::from_secs(2);
+    loop {
+        let hosts = Bench::hosts(&bench.ask("GET", &path)?.body);
+        if hosts.is_empty() && std::time::Instant::now() < end {
+            bench.target.stop().wait(Duration::from_millis(100))?; // a 1.x server answers before it is done
+            continue;
+        }
+        // The pairs of a map have no order.
+        let sorted = |value: Option<&Json>| match value {
+            Some(Json::Object(pairs)) => {
+                let mut pairs = pairs.clone();
+                pairs.sort();
+                Json::Object(pairs).written()
+            }
+            other => format!("{other:?}"),
+        };
+        let got = sorted(hosts.first().and_then(|host| host.get("metadata")));
+        bench.same("metadata", &sorted(parse(values).ok().as_ref()), &got);
+        return Ok(());
+    }
 }
 
 fn snapshot(bench: &mut Bench<'_>) -> Result<()> {
