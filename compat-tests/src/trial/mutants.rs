@@ -62,15 +62,27 @@ impl Tried {
     }
 }
 
-/// Tries `count` of them, or all whose description has the text `only`; what a right server showed, and what became of
+/// Tries `count` of them, or all whose description has the text `only`; `quick` leaves out pushes that are late or lost, and
+/// families with cases that need the server for themselves; what a right server showed, and what became of
 /// each.
 ///
 /// # Errors
 /// If the server can't be asked or isn't right itself.
-pub fn mutants(server: &Target, count: usize, seed: u64, only: Option<&str>) -> Result<(Shown, Vec<Tried>)> {
+pub fn mutants(
+    server: &Target,
+    count: usize,
+    seed: u64,
+    only: Option<&str>,
+    quick: bool,
+) -> Result<(Shown, Vec<Tried>)> {
     let library = Library::own(false)?;
-    let shown = survey(server, &library, seed)?;
+    let shown = survey(server, &library, seed, quick)?;
     let drawn = match only {
+        None if quick => {
+            let at_once = |mutant: &Mutant| !mutant.change.how.is_of_pushes();
+            let drawn = draw(&shown, count + How::OF_PUSHES.len(), seed);
+            drawn.into_iter().filter(at_once).take(count).collect()
+        }
         None => draw(&shown, count, seed),
         Some(only) => {
             let any = all(&shown).into_iter().chain(pushes());
@@ -130,13 +142,14 @@ pub fn line(tried: &Tried) -> String {
 
 /// Sees what a right server answers in the cases of each family that don't wait. Every answer is taken apart and put
 /// together on the way, which must be noticed by no case.
-fn survey(server: &Target, library: &Library, seed: u64) -> Result<Shown> {
+fn survey(server: &Target, library: &Library, seed: u64, quick: bool) -> Result<Shown> {
     let mut families: BTreeMap<String, Vec<Playable<'_>>> = BTreeMap::new();
     for case in library.cases(Some(Level::Full), None).into_iter().filter(is_tried) {
         families.entry(case.facts.family.clone()).or_default().push(case);
     }
     let (alone, shared): (Vec<_>, Vec<_>) =
         families.into_iter().partition(|(_, cases)| cases.iter().any(|case| case.alone().is_some()));
+    let alone = if quick { Vec::new() } else { alone };
     let shown = Mutex::new(Shown::new());
     for (some, at_once) in [(shared, WAITING_AT_ONCE), (alone, 1)] {
         side_by_side(some, at_once, |(family, cases)| {
