@@ -20,13 +20,16 @@ LONG = json.dumps({"zone": "a", "preserved.heart.beat.timeout": "3600000", "pres
 
 
 class Process:
-    """A server that says on its first line where it listens: it is ready, or waits for other members."""
+    """A server that says on its first line where it listens: it is ready, or waits for other members.
+
+    took: seconds until it was ready; None where it waits, since what it waits for are the others' starts.
+    """
 
     def __init__(self, *command):
         start = time.monotonic()
         self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         line = self.child.stdout.readline()
-        self.took = time.monotonic() - start
+        self.took = time.monotonic() - start if line.startswith("ready ") else None
         if not line.startswith(("ready ", "waiting ")):
             sys.exit("%s did not start: %r" % (command[0], line))
         self.host, port = re.search(r"//([^:/]+):(\d+)", line).groups()

@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    open_files::TooFewFiles,
     ready_line::ReadyLine,
     running::{AFTER_REQUESTS, EndError, Running},
 };
@@ -32,7 +33,7 @@ use crate::{
     base::{clock::Clock, net, signals::Signals, tasks::Tasks},
     cluster::{self, Address, LookupError},
     config::{
-        Loaded, Settings,
+        Loaded, Lookup, Settings,
         own_address::{self, FoundBy, OwnAddress},
     },
     cp::{self, Applied},
@@ -104,6 +105,8 @@ enum StartError {
     #[error("the machine doesn't tell its addresses: {0}; give the own one with nacos.server.ip")]
     OwnAddress(io::Error),
     #[error("{0}")]
+    Files(#[from] TooFewFiles),
+    #[error("{0}")]
     Store(#[from] cp::OpenError),
     #[error("the system gives no random bytes for the key of login tokens: {0}")]
     Key(io::Error),
@@ -121,7 +124,9 @@ fn shown(address: Option<IpAddr>, port: u16) -> String {
 
 async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     let mut settings = loaded.settings;
-    settings.http.max_connections = open_files::raise(settings.http.max_connections);
+    let has_members = settings.membership.lookup != Lookup::Standalone;
+    settings.http.max_connections =
+        open_files::raise(settings.http.max_connections, has_members).map_err(StartError::Files)?;
     let settings = Arc::new(settings);
     let mut signals = Signals::new().map_err(StartError::Signals)?;
     let clock = Clock::system();

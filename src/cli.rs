@@ -1,6 +1,13 @@
 //! The command line: reads the words, loads the settings, hands over to the command.
 
-use std::{collections::BTreeMap, env, io, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeMap,
+    env, io,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -90,7 +97,13 @@ pub fn run(serve: impl FnOnce(Loaded) -> ExitCode) -> ExitCode {
         Some(Command::Serve(arguments)) => arguments,
         None => cli.serve,
     };
-    match config::load(&arguments.sources(environment()), &config::read_file) {
+    let named = arguments.config.clone();
+    // What a person names may be a pipe that a program writes the settings into; what is looked for is a file.
+    let read = |path: &Path| match &named {
+        Some(named) if named == path => config::read_file(path),
+        _ => config::read_in_time(path),
+    };
+    match config::load(&arguments.sources(environment()), &read) {
         Ok(loaded) => serve(loaded),
         Err(errors) => {
             // If nobody reads stderr, the exit code still tells.

@@ -172,10 +172,11 @@ async fn tell_slow(cluster: Cluster, forwarder: Forwarder, stopped: Cancellation
     }
 }
 
-/// Ready once the node has its data from the members; at once where it serves alone.
+/// Ready once the node has its data from the members; at once where it serves alone. One that is taken off the list before
+/// has none: it waits until it is listed again, and has loaded.
 pub async fn until_loaded(cluster: Cluster) {
     let mut changes = cluster.changes();
-    while cluster.view_guard().standing == Standing::Starting {
+    while matches!(cluster.view_guard().standing, Standing::Starting | Standing::Removed) {
         if changes.changed().await.is_err() {
             return;
         }
@@ -197,5 +198,37 @@ pub async fn leave(exchange: &Exchange, cluster: &Cluster, patience: Duration) {
     };
     if tokio::time::timeout(patience, leaving).await.is_err() {
         tracing::warn!(?patience, "not all members have what this node knows: they don't answer in time");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    async fn starting() -> Cluster {
+        let (own, other) = ("127.0.80.1:8848", "127.0.80.2:8848");
+        let mut settings = Settings { config_dir: "/nowhere".into(), ..Settings::default() };
+        settings.membership.lookup = Lookup::File;
+        settings.membership.member_list = [own, other].map(str::to_owned).to_vec();
+        let settings = Arc::new(settings);
+        let membership = Membership::find(&settings, Address::new(own), 1, &Clock::system()).await;
+        membership.unwrap().cluster
+    }
+
+    fn is_ready(cluster: &Cluster) -> bool {
+        until_loaded(cluster.clone()).now_or_never().is_some()
+    }
+
+    #[tokio::test]
+    async fn a_node_is_ready_when_it_serves_and_not_when_it_is_removed_while_it_loads() {
+        let cluster = starting().await;
+        assert!(!is_ready(&cluster));
+        cluster.set_standing(Standing::Serving);
+        assert!(is_ready(&cluster));
+        let cluster = starting().await;
+        cluster.drop_members(&[cluster.view().own.clone()]);
+        assert_eq!((cluster.view().standing, is_ready(&cluster)), (Standing::Removed, false));
     }
 }

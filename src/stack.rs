@@ -104,11 +104,14 @@ fn fault(error: CallError) -> Fault {
         CallError::Refused(_) => Fault::Refused,
         CallError::Closed => Fault::Closed,
         CallError::TimedOut => Fault::TimedOut,
-        error @ (CallError::Broken(_) | CallError::TooLarge | CallError::Impossible(_)) => {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            Fault::Other(format!("{error}{}", cause.unwrap_or_default()))
-        }
+        error @ (CallError::Broken(_) | CallError::TooLarge) => Fault::Broken(with_cause(&error)),
+        error @ CallError::Impossible(_) => Fault::Impossible(with_cause(&error)),
     }
+}
+
+fn with_cause(error: &CallError) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
 }
 
 /// The layers, in the order of [`nacre_middleware::stack`], around the endpoints of the route table.
@@ -199,6 +202,23 @@ mod tests {
 
     impl Parameters<()> for Nothing {
         fn parameters(&self, _: &Call<()>, _: &mut dyn FnMut(&str, &str)) {}
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_answer_is_told_from_what_is_wrong_here() {
+        let broken = || CallError::Broken("cut".into());
+        for (error, expected) in [
+            (CallError::Closed, Fault::Closed),
+            (CallError::TimedOut, Fault::TimedOut),
+            (broken(), Fault::Broken("the answer is broken: cut".into())),
+            (CallError::TooLarge, Fault::Broken("the answer is too large".into())),
+            (
+                CallError::Impossible("no files".into()),
+                Fault::Impossible("the call can't be made: no files".into()),
+            ),
+        ] {
+            assert_eq!(fault(error), expected);
+        }
     }
 
     /// What says who called, on a client's request as it goes on with the headers of calls to members.

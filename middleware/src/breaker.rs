@@ -3,18 +3,24 @@
 //! Pure: told of times and outcomes, it says what to do. A peer is *suspect* while requests are under way to it and
 //! nothing has come back from it for a while; then, where somebody can stand in for it, no more than
 //! [`PATIENT`] requests wait for it at all and all others are taken from it, since each of them would be slow. It is
-//! *open* after as many time-outs in a row, until an answer closes it again.
+//! *open* after as many failures in a row, time-outs or answers that aren't whole, until an answer closes it again.
 //!
 //! ```text
-//! closed ── silent for a while ──► suspect ── 3 time-outs in a row ──► open ── an answer, also to a probe ──► closed
+//! closed ── silent for a while ──► suspect ── 3 failures in a row ──► open ── an answer, also to a probe ──► closed
 //!    ▲                                │
 //!    └────────── an answer ───────────┘
 //! ```
+//!
+//! Who hangs hangs with probes, too; who cuts its answers to requests may answer probes well. So after such a one a
+//! probe's answer closes it only after a pause, which doubles as long as no request is answered, and the next failure
+//! opens it at once.
 
 use std::time::{Duration, Instant};
 
-/// How many requests may wait for a silent peer, and how many time-outs in a row open the breaker.
+/// How many requests may wait for a silent peer, and how many failures in a row open the breaker.
 pub const PATIENT: u32 = 3;
+/// For how long probes aren't believed at most, where answers weren't whole.
+const LONGEST_DISBELIEF: Duration = Duration::from_secs(32);
 /// One request goes to an open peer that nobody can stand in for in this time.
 const TRIAL_EVERY: Duration = Duration::from_secs(1);
 /// How often the membership is told that a peer answers.
@@ -84,7 +90,9 @@ pub enum End {
     Answered,
     /// Its time was over.
     TimedOut,
-    /// It couldn't be sent, or the connection ended.
+    /// With something that isn't a whole answer: cut, too large, or no HTTP.
+    Spoilt,
+    /// It couldn't be sent, or the connection ended before an answer's first byte.
     Broken,
     /// It was taken from the peer.
     Recalled,
@@ -112,8 +120,12 @@ pub struct Breaker {
     patient: u32,
     /// The number of this silence; an answer ends it.
     silence: u32,
-    /// Since the last answer.
-    timeouts: u32,
+    /// Since the last answer: time-outs and answers that weren't whole.
+    failures: u32,
+    /// An answer wasn't whole since the last one to a request that was.
+    is_spoilt: bool,
+    /// For how long probes aren't believed once it is open; nothing but where answers weren't whole.
+    disbelief: Duration,
     /// The last answer, or the first request after a pause.
     heard: Instant,
     told: Option<Instant>,
@@ -121,6 +133,8 @@ pub struct Breaker {
     usual: Duration,
     /// While open: when the next trial may go.
     open: Option<Instant>,
+    /// While open: from when on a probe's answer closes it.
+    believes_from: Instant,
 }
 
 impl Breaker {
@@ -132,11 +146,14 @@ impl Breaker {
             in_flight: 0,
             patient: 0,
             silence: 0,
-            timeouts: 0,
+            failures: 0,
+            is_spoilt: false,
+            disbelief: Duration::ZERO,
             heard: now,
             told: None,
             usual: Duration::ZERO,
             open: None,
+            believes_from: now,
         }
     }
 
@@ -166,7 +183,7 @@ impl Breaker {
                 return Admission::Unanswering;
             }
             *next_trial = now + TRIAL_EVERY;
-        } else if has_deputy && self.is_suspect(now) && self.in_flight + self.timeouts >= PATIENT {
+        } else if has_deputy && self.is_suspect(now) && self.in_flight + self.failures >= PATIENT {
             return Admission::Unanswering;
         }
         if self.in_flight == 0 {
@@ -182,7 +199,7 @@ impl Breaker {
             () if ticket.is_patient() => Verdict::Wait,
             () if self.open.is_some() && has_deputy => Verdict::Recall,
             () if self.open.is_none() && !self.is_suspect(now) => Verdict::LookAgain,
-            () if has_deputy && self.patient + self.timeouts >= PATIENT => Verdict::Recall,
+            () if has_deputy && self.patient + self.failures >= PATIENT => Verdict::Recall,
             () => {
                 self.patient += 1;
                 ticket.patient_in = Some(self.silence);
@@ -202,19 +219,35 @@ impl Breaker {
             End::Answered => {
                 let took = now.saturating_duration_since(ticket.sent);
                 self.usual = if self.usual.is_zero() { took } else { (self.usual * 7 + took) / 8 };
-                self.answered(now)
+                (self.is_spoilt, self.disbelief) = (false, Duration::ZERO);
+                self.heard_of(now)
             }
-            End::TimedOut => self.timed_out(now),
+            End::TimedOut => self.failed(now),
+            End::Spoilt => {
+                self.is_spoilt = true;
+                self.failed(now)
+            }
             // Of a peer that says nothing, that is no better than a time-out.
-            End::Abandoned if in_silence => self.timed_out(now),
+            End::Abandoned if in_silence => self.failed(now),
             End::Broken | End::Recalled | End::Abandoned => None,
         }
     }
 
     /// Takes note of an answer to a probe, which isn't counted as under way.
     pub fn answered(&mut self, now: Instant) -> Option<Turn> {
+        if self.is_open() && now < self.believes_from {
+            return None;
+        }
+        let turn = self.heard_of(now);
+        if self.is_spoilt {
+            self.failures = PATIENT - 1;
+        }
+        turn
+    }
+
+    fn heard_of(&mut self, now: Instant) -> Option<Turn> {
         self.heard = self.heard.max(now);
-        self.timeouts = 0;
+        self.failures = 0;
         self.patient = 0;
         self.silence = self.silence.wrapping_add(1);
         let is_news = self.told.is_none_or(|told| now.saturating_duration_since(told) >= TOLD_EVERY);
@@ -229,12 +262,16 @@ impl Breaker {
         }
     }
 
-    fn timed_out(&mut self, now: Instant) -> Option<Turn> {
-        self.timeouts = self.timeouts.saturating_add(1);
-        if self.timeouts < PATIENT || self.open.is_some() {
+    fn failed(&mut self, now: Instant) -> Option<Turn> {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures < PATIENT || self.open.is_some() {
             return None;
         }
         self.open = Some(now + TRIAL_EVERY);
+        if self.is_spoilt {
+            self.disbelief = (self.disbelief * 2).clamp(TRIAL_EVERY, LONGEST_DISBELIEF);
+        }
+        self.believes_from = now + self.disbelief;
         Some(Turn::Opened)
     }
 }
@@ -305,6 +342,46 @@ mod tests {
         assert_eq!(peer.breaker.answered(answered), Some(Turn::Closed));
         assert!(!peer.breaker.is_open());
         peer.send(60_001, true);
+    }
+
+    #[test]
+    fn answers_that_are_not_whole_open_it_and_probes_are_believed_ever_later() {
+        let mut peer = Peer::new();
+        for (end, turn) in [(End::Spoilt, None), (End::TimedOut, None), (End::Spoilt, Some(Turn::Opened))] {
+            let ticket = peer.send(0, true);
+            assert_eq!(peer.end(0, ticket, end), turn);
+        }
+        let mut opened_ms = 0;
+        for pause_ms in [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 32_000] {
+            let (early, late) = (peer.at(opened_ms + pause_ms - 1), peer.at(opened_ms + pause_ms));
+            assert_eq!(peer.breaker.answered(early), None);
+            assert!(peer.breaker.is_open());
+            assert_eq!(peer.breaker.answered(late), Some(Turn::Closed));
+            opened_ms += pause_ms;
+            let ticket = peer.send(opened_ms, true);
+            assert_eq!(peer.end(opened_ms, ticket, End::Spoilt), Some(Turn::Opened), "one is enough");
+        }
+        let late = peer.at(opened_ms + 32_000);
+        assert_eq!(peer.breaker.answered(late), Some(Turn::Closed));
+        // An answer to a request makes it as it was.
+        let ticket = peer.send(200_000, true);
+        peer.end(200_001, ticket, End::Answered);
+        for turn in [None, None, Some(Turn::Opened)] {
+            let ticket = peer.send(200_002, true);
+            assert_eq!(peer.end(200_002, ticket, End::Spoilt), turn);
+        }
+        let late = peer.at(201_002);
+        assert_eq!(peer.breaker.answered(late), Some(Turn::Closed));
+    }
+
+    #[test]
+    fn what_was_not_sent_or_is_gone_says_nothing() {
+        let mut peer = Peer::new();
+        for _ in 0..10 {
+            let ticket = peer.send(0, true);
+            assert_eq!(peer.end(0, ticket, End::Broken), None);
+        }
+        assert!(!peer.breaker.is_open());
     }
 
     #[test]

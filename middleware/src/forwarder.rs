@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | an answer | that answer |
 //! | nobody is there, the connection ends before an answer's first byte, or a Nacre peer says that it serves nobody | the membership is told; the owner is worked out anew and the write goes there, or is done here; once |
-//! | nothing within the time-out | 503; it may have been done, so it isn't sent again |
+//! | nothing within the time-out, or what isn't a whole answer: cut, too large, no HTTP | 503; it may have been done, so it isn't sent again |
+//! | this host can't send it | 503; it says nothing of the peer |
 //! | the peer is suspect or open, all members are Nacre | this node stands in for it |
 //! | the peer is open, some member is 1.x | 503, but for one write a second, which is sent |
 //! | as many as may are under way | 503 |
@@ -12,8 +13,9 @@
 //! | a server sends it while this node leaves, which owns nothing any more | done here and pushed to all members |
 //! | the peer says that it has been passed on as often as may be | done here; if some member is 1.x also pushed to all |
 //! | the peer says, as one of 1.x does, that it isn't the owner | all Nacre: 503, since it doesn't take this node for a member; else done here and pushed to all members |
+//! | the peer answers with a redirect, whatever it says | the same: where another server is to be asked is nothing to a client |
 //! | the peer says that it came too late | all Nacre: this node stands in for it; else 503 |
-//! | any of these when the time is over in which nobody else does it: this node stood still, or a peer sent it | 503 |
+//! | the time is over in which nobody else does it, since a peer sent it late or this node stood still, and it would be sent to the next owner or done here in another's place | 503, which tells a peer that it came too late: that one does it; what was found out about the owner counts all the same |
 //!
 //! Writes name what they change, so that it makes no difference whether one is done twice.
 
@@ -59,8 +61,10 @@ pub enum Fault {
     Closed,
     /// No answer in time.
     TimedOut,
-    /// Anything else, for people.
-    Other(String),
+    /// What came isn't a whole answer, or is too large; how, for people.
+    Broken(String),
+    /// This host can't send it, which says nothing of the peer; why, for people.
+    Impossible(String),
 }
 
 /// Knows the cluster, and takes note of what becomes of requests to its members.
@@ -93,6 +97,12 @@ pub trait Writes<F>: Ownership<F> + Parameters<F> {
     ///
     /// The peer may know what this node doesn't yet: a beat for an instance that is unknown here waits for its datum.
     fn prepare(&self, call: &Call<F>) -> Option<BoxFuture<'static, ()>>;
+
+    /// Called with the answer to a write that came at `came_ms` of [`Members::now_ms`] and isn't done here.
+    ///
+    /// That it came says something, unless the owner says otherwise: who sends a beat lives, whether or not the owner gets to
+    /// hear of it.
+    fn passed_on(&self, call: &Call<F>, came_ms: u64, answer: &V1Response);
 
     /// Called before this node does a write that is another's; what it gives is run when it has been done well.
     fn stand_in(&self, call: &Call<F>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>>;
@@ -176,7 +186,7 @@ pub enum Note<'a> {
     Closed(&'a str),
     /// This peer isn't the owner as it sees things.
     Disagrees(&'a str),
-    /// A request to this peer failed, and says nothing of it.
+    /// A request to this peer failed, for a reason that is one of few.
     Failed(&'a str, &'a str),
 }
 
@@ -308,13 +318,17 @@ where
         M: Writes<F>,
         S: Service<Call<F>, Response = V1Response, Error = Infallible>,
     {
-        let mut target = target;
+        let (mut target, came_ms) = (target, self.members().now_ms());
+        let given_back = |response, outcome| {
+            self.members().passed_on(&call, came_ms, &response);
+            self.noted(response, outcome)
+        };
         for _ in 0..MOST_SENDS {
             match self.send(&call, &target, origin).await {
-                Attempt::Answer(response, outcome) => return self.noted(response, outcome),
+                Attempt::Answer(response, outcome) => return given_back(response, outcome),
                 Attempt::StandIn(why, outcome) => {
                     return match origin.too_late() {
-                        Some(refusal) => self.noted(refusal, Outcome::TimedOut),
+                        Some(refusal) => given_back(refusal, Outcome::TimedOut),
                         None => self.stand_in(inner, call, why, outcome).await,
                     };
                 }
@@ -323,17 +337,17 @@ where
                 Attempt::ServesNobody => self.members().serves_nobody(&target.address),
             }
             if let Some(refusal) = origin.too_late() {
-                return self.noted(refusal, Outcome::TimedOut);
+                return given_back(refusal, Outcome::TimedOut);
             }
             match self.members().owner(&call) {
                 Owner::Peer(next) => target = next,
-                Owner::Nobody(standstill) => return self.noted(standstill.answer(), Outcome::Unreachable),
+                Owner::Nobody(standstill) => return given_back(standstill.answer(), Outcome::Unreachable),
                 Owner::Here | Owner::Alone => return self.noted(done(inner, call).await, Outcome::Moved),
             }
         }
         let text =
             "neither the owner of this service nor the next one can be reached, please try again later";
-        self.noted(unavailable(text), Outcome::Unreachable)
+        given_back(unavailable(text), Outcome::Unreachable)
     }
 
     fn noted(&self, response: V1Response, outcome: Outcome) -> V1Response {
@@ -442,7 +456,7 @@ where
                 let text = "the owner of this service has not answered in time, please try again later";
                 return unanswered(text, Outcome::TimedOut);
             }
-            Err(Fault::Other(text)) => {
+            Err(Fault::Broken(text) | Fault::Impossible(text)) => {
                 members.note(Note::Failed(address, &text));
                 let text = "the request to the owner of this service failed, please try again later";
                 return unanswered(text, Outcome::Unreachable);
@@ -452,7 +466,14 @@ where
             Some(State::Starting | State::Removed) => Attempt::ServesNobody,
             Some(State::Late) if target.all_nacre => DEPUTY,
             Some(State::Disagreeing) => self.disagreed(target),
-            _ if outgoing::is_redirect(&answer) => self.redirected(target),
+            _ if outgoing::is_redirect(&answer) => {
+                let text = "the owner of this service does not take this server for a member, please try again later";
+                self.redirected(target, text)
+            }
+            _ if answer.status().is_redirection() => {
+                let text = "the owner of this service sends this server elsewhere, please try again later";
+                self.redirected(target, text)
+            }
             _ => Attempt::Answer(outgoing::relayed(answer), Outcome::Relayed),
         }
     }
@@ -464,14 +485,13 @@ where
         Attempt::StandIn(why, Outcome::Settled)
     }
 
-    /// A refusal that speaks of a redirect is nothing to a client. A Nacre member gives it to strangers alone; it wouldn't
-    /// take what is written here either.
-    fn redirected(&self, target: &Target) -> Attempt {
+    /// A refusal that speaks of a redirect is nothing to a client, no more than a redirect is. A Nacre member gives the one to
+    /// strangers alone and the other never; it wouldn't take what is written here either.
+    fn redirected(&self, target: &Target, text: &str) -> Attempt {
         if !target.all_nacre {
             return self.disagreed(target);
         }
         self.members().note(Note::Disagrees(&target.address));
-        let text = "the owner of this service does not take this server for a member, please try again later";
         Attempt::Answer(unavailable_in(State::Disagreeing, text), Outcome::Disagreed)
     }
 
@@ -540,7 +560,8 @@ where
         self.end(match &answer {
             Ok(_) => End::Answered,
             Err(Fault::TimedOut) => End::TimedOut,
-            Err(_) => End::Broken,
+            Err(Fault::Broken(_)) => End::Spoilt,
+            Err(Fault::Refused | Fault::Closed | Fault::Impossible(_)) => End::Broken,
         });
         Some(answer)
     }

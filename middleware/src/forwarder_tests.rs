@@ -49,6 +49,7 @@ struct Told {
     owners: parking_lot::Mutex<VecDeque<Owner>>,
     happened: parking_lot::Mutex<Vec<String>>,
     listed: parking_lot::Mutex<Vec<&'static str>>,
+    passed_on: parking_lot::Mutex<Vec<(u64, u16)>>,
     /// A call of ours that was passed on waits for this.
     prepares: bool,
     leaves: AtomicBool,
@@ -66,6 +67,7 @@ impl Cluster {
             owners: parking_lot::Mutex::new(owners.into_iter().collect()),
             happened: parking_lot::Mutex::default(),
             listed: parking_lot::Mutex::new(vec![OTHER, THIRD]),
+            passed_on: parking_lot::Mutex::default(),
             prepares,
             leaves: AtomicBool::new(false),
             parameter_bytes: AtomicUsize::new(0),
@@ -140,6 +142,9 @@ impl Writes<Write> for Cluster {
     fn prepare(&self, _: &Call<Write>) -> Option<BoxFuture<'static, ()>> {
         let cluster = self.clone();
         self.0.prepares.then(|| async move { cluster.happens("prepared") }.boxed())
+    }
+    fn passed_on(&self, _: &Call<Write>, came_ms: u64, answer: &V1Response) {
+        self.0.passed_on.lock().push((came_ms, answer.status().as_u16()));
     }
     fn stand_in(&self, _: &Call<Write>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>> {
         self.happens(format!("stands in: {why:?}"));
@@ -466,6 +471,39 @@ async fn a_probe_finds_out_that_an_open_peer_answers_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_peer_that_spoils_its_answers_and_is_well_to_probes_costs_a_few_writes() {
+    let is_spoilt = Arc::new(AtomicBool::new(true));
+    let spoils = Arc::clone(&is_spoilt);
+    let node = Node::new(Cluster::new([nacre(OTHER)]), move |sent| {
+        if spoils.load(Relaxed) && sent.request.uri() != PROBE_PATH {
+            return Does::FailAfter(Duration::from_millis(1), Fault::Broken("cut".into()));
+        }
+        OK
+    });
+    let probing = tokio::spawn(node.forwarder.clone().probe());
+    let answers = node.send_every(Duration::from_millis(10), 1_500).await;
+    let failed = answers.iter().filter(|(status, _)| *status == 503).count();
+    // Three, and one each time when a probe has closed it: after 1, 2, 4 and 8 s.
+    assert!((5..=7).contains(&failed), "{failed}");
+    assert_eq!(answers.iter().filter(|answer| **answer == (200, 0)).count(), 1_500 - failed);
+    assert_eq!(node.forwarder.slow(), [Arc::from(OTHER)]);
+    is_spoilt.store(false, Relaxed);
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert!(node.forwarder.slow().is_empty());
+    node.cluster.happened();
+    assert_eq!(node.send().await, (200, "ok".into()));
+    assert_eq!(node.cluster.happened().last().unwrap(), "Outcome(Relayed)");
+    probing.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_this_host_cannot_send_says_nothing_of_a_peer() {
+    let node = Node::new(Cluster::new([nacre(OTHER)]), |_| Does::Fail(Fault::Impossible("no files".into())));
+    assert_eq!(node.send_every(Duration::ZERO, 10).await, [(503, 0); 10]);
+    assert!(node.forwarder.slow().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_peer_that_is_no_member_any_more_is_no_longer_slow() {
     let node = Node::new(Cluster::new([nacre(OTHER)]), |_| Does::Hang);
     node.send_every(Duration::ZERO, 3).await;
@@ -544,6 +582,19 @@ async fn the_refusal_of_a_loop_is_not_relayed() {
             "Outcome(Settled)"
         ])
     );
+    // So is each redirect, which the reference never gives to a write.
+    for status in [301, 302, 304, 307, 399] {
+        let elsewhere = move |_: &Outgoing| {
+            Does::Answer(Duration::ZERO, status, &[("location", "http://a.example/")], "")
+        };
+        let node = Node::new(Cluster::new([legacy(OTHER)]), elsewhere);
+        assert_eq!(node.send().await, (200, "done here".into()));
+        assert_eq!(node.cluster.happened()[1..], happened[1..]);
+        let node = Node::new(Cluster::new([nacre(OTHER)]), elsewhere);
+        let (status, text) = node.send().await;
+        assert_eq!(status, 503);
+        assert!(text.starts_with("caused: the owner of this service sends this server elsewhere"), "{text}");
+    }
     // Another 400 is an answer.
     let node = Node::new(Cluster::new([legacy(OTHER)]), |_| {
         Does::Answer(Duration::ZERO, 400, &[], "caused: Param 'ip' is required.;")
@@ -614,6 +665,23 @@ async fn a_nacre_peers_request_goes_on_with_one_hop_more() {
     let node = Node::new(Cluster::new([nacre(OTHER)]), |_| OK);
     assert_eq!(node.send_with(&headers).await, (200, "ok".into()));
     assert_eq!(node.wire.sent.lock()[0].request.headers()["x-nacre-hops"], "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_to_a_write_that_is_not_done_here_is_told_with_when_it_came() {
+    let refused = Does::Fail(Fault::Refused);
+    for (owners, does, told) in [
+        (vec![nacre(OTHER)], OK, vec![(7, 200)]),
+        (vec![nacre(OTHER), nacre(THIRD)], refused.clone(), vec![(7, 503)]),
+        (vec![nacre(OTHER), Owner::Here], refused.clone(), vec![]),
+        (vec![Owner::Here], refused, vec![]),
+        (vec![legacy(OTHER)], Does::Fail(Fault::TimedOut), vec![(7, 503)]),
+    ] {
+        let node = Node::new(Cluster::new(owners), move |_| does.clone());
+        node.send().await;
+        let passed_on = std::mem::take(&mut *node.cluster.0.passed_on.lock());
+        assert_eq!(passed_on, told);
+    }
 }
 
 #[tokio::test(start_paused = true)]

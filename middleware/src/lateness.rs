@@ -21,6 +21,9 @@ const DRIFT: u64 = 1_000;
 const WINDOW_MS: u64 = 60_000;
 /// The same as a number of requests: what a link held back comes in a burst, and says nothing of clocks.
 const WINDOW_REQUESTS: u32 = 16;
+/// Former processes of a sender that are remembered: one that is started several times in a moment leaves requests of each on
+/// the way.
+const FORMER: usize = 4;
 /// Senders that are known at once; beyond, the one that was silent for the longest time is forgotten.
 const MOST_SENDERS: usize = 1_024;
 /// Longer texts aren't from us.
@@ -61,52 +64,77 @@ pub struct Lateness {
     senders: HashMap<Arc<str>, Sender>,
 }
 
+/// How far two clocks were apart when a request came, its way included.
+#[derive(Clone, Copy, Debug)]
+struct Difference {
+    /// Own clock less the sender's, in milliseconds.
+    ms: i128,
+    /// When that was seen, on the own clock.
+    at_ms: u64,
+}
+
+impl Difference {
+    fn of(sent: Sent, now_ms: u64) -> Self {
+        Self { ms: i128::from(now_ms) - i128::from(sent.at_ms), at_ms: now_ms }
+    }
+
+    /// What it may have become since, by the clocks' drift.
+    fn drifted(self, now_ms: u64) -> i128 {
+        self.ms + i128::from(now_ms.saturating_sub(self.at_ms) / DRIFT)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     process: u64,
-    /// The one before. What still comes from it is of a time that nobody can tell.
-    former: Option<u64>,
-    /// Own clock less the sender's, at the least, and when that was seen on the own clock.
-    least: (i128, u64),
-    /// The same since the window began.
-    coming: (i128, u64),
+    /// Those before, the last one first. What still comes from it is of a time that nobody can tell.
+    former: [Option<u64>; FORMER],
+    /// The least that was seen.
+    least: Difference,
+    /// The least since the window began.
+    coming: Difference,
     began_ms: u64,
     requests: u32,
     last_ms: u64,
 }
 
 impl Sender {
-    fn new(process: u64, former: Option<u64>, seen: (i128, u64)) -> Self {
-        Self { process, former, least: seen, coming: seen, began_ms: seen.1, requests: 0, last_ms: seen.1 }
+    fn new(process: u64, former: [Option<u64>; FORMER], seen: Difference) -> Self {
+        let (began_ms, last_ms) = (seen.at_ms, seen.at_ms);
+        Self { process, former, least: seen, coming: seen, began_ms, requests: 0, last_ms }
     }
 
-    /// How much more than the clocks' own difference this one is, which is remembered.
-    fn above(&mut self, seen: (i128, u64)) -> i128 {
-        let (difference, now_ms) = seen;
-        let drifted = |(least, at_ms): (i128, u64)| least + i128::from(now_ms.saturating_sub(at_ms) / DRIFT);
+    /// How many milliseconds more than the clocks' own difference this one is, which is remembered.
+    fn above(&mut self, seen: Difference) -> i128 {
+        let now_ms = seen.at_ms;
         (self.requests, self.last_ms) = (self.requests.saturating_add(1), now_ms);
         if self.requests > WINDOW_REQUESTS && now_ms.saturating_sub(self.began_ms) > WINDOW_MS {
             (self.least, self.coming, self.began_ms, self.requests) = (self.coming, seen, now_ms, 0);
         }
         for known in [&mut self.least, &mut self.coming] {
-            if difference <= drifted(*known) {
+            if seen.ms <= known.drifted(now_ms) {
                 *known = seen;
             }
         }
-        difference - drifted(self.least)
+        seen.ms - self.least.drifted(now_ms)
     }
 }
 
 impl Lateness {
     /// How many milliseconds a request of `sender` that is received at `now_ms`, on the own monotonic clock, was on its way
-    /// beyond the shortest way; no end of them for one of its former process.
+    /// beyond the shortest way; no end of them for one of its last few processes.
     pub fn waited_ms(&mut self, sender: &str, sent: Sent, now_ms: u64) -> u64 {
-        let seen = (i128::from(now_ms) - i128::from(sent.at_ms), now_ms);
+        let seen = Difference::of(sent, now_ms);
         match self.senders.get_mut(sender) {
             Some(known) if known.process == sent.process => u64::try_from(known.above(seen)).unwrap_or(0),
-            Some(known) if known.former == Some(sent.process) => u64::MAX,
+            Some(known) if known.former.contains(&Some(sent.process)) => u64::MAX,
             known => {
-                let former = known.map(|known| known.process);
+                let former = known.map_or([None; FORMER], |known| {
+                    let mut former = known.former;
+                    former.rotate_right(1);
+                    former[0] = Some(known.process);
+                    former
+                });
                 self.remember(sender, Sender::new(sent.process, former, seen));
                 0
             }
@@ -176,6 +204,11 @@ mod tests {
         assert_eq!(lateness.left_ms(SENDER, sent(2, 300), 1_250), Some(25), "that changed nothing");
         assert_eq!(lateness.left_ms(SENDER, sent(3, 7), 1_300), Some(25));
         assert_eq!(lateness.left_ms(SENDER, sent(2, 350), 1_300), None);
+        assert_eq!(lateness.left_ms(SENDER, sent(1, 100_600), 1_300), None, "of the one before that");
+        for process in 4..7 {
+            assert_eq!(lateness.left_ms(SENDER, sent(process, 7), 1_300), Some(25));
+        }
+        assert_eq!(lateness.left_ms(SENDER, sent(3, 8), 1_301), None);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! The hottest write: for a known instance it stores a time and answers. Source: Nacos 1.4.8 naming module, beat of the
 //! instance controller; compat files `beat`, `beat-timing`.
 
+use nacre_middleware::V1Response;
+
 use super::{
     Api, Named, V1Call, instance, legacy,
     params::{self, Params},
@@ -10,6 +12,10 @@ use super::{
     routes::Outcome,
 };
 use crate::{
+    base::{
+        clock::Millis,
+        mutant::{self, Mutant},
+    },
     health::beat::Beat,
     model::{
         InstanceKey, Registry, ServiceKey, instance::own_beat_interval_ms, name::DEFAULT_CLUSTER,
@@ -21,6 +27,8 @@ use crate::{
 /// The entries that take beats, as the route table has them.
 const BEAT: &str = "/v1/ns/instance/beat";
 const CLIENT_BEAT: &str = "/v1/ns/api/clientBeat";
+/// What an answer says where the instance of a beat isn't known.
+const UNKNOWN: &[u8] = br#""code":20404"#;
 
 /// PUT beat: renews an instance, or makes it from the beat's own description.
 pub fn beat(api: &Api, call: &V1Call) -> Outcome {
@@ -62,22 +70,49 @@ pub(super) fn renew(api: &Api, params: &Params<'_>, named: Result<Named<'_>, Ref
 
 /// The service of a beat whose instance isn't known here; nothing where it is known, or the beat is wrong.
 pub(super) fn unknown_here(registry: &Registry, call: &V1Call) -> Option<ServiceKey> {
-    let params = Params::of(call);
-    let named = match call.facts.path {
-        BEAT => Named::read(&params),
-        CLIENT_BEAT => legacy::named(&params),
-        _ => return None,
+    let is_unknown = |named: &Named<'_>, key: &InstanceKey<'_>| {
+        let service = registry.get(named.place());
+        let known = service.is_some_and(|service| instance::find(&service.state(), key).is_some());
+        (!known).then(|| named.place().to_key())
     };
-    let named = named.ok()?;
+    with_instance(call, is_unknown).flatten()
+}
+
+/// Notes that the instance of a beat lives that came then and went on to its owner; nothing where the call is no beat, or a
+/// wrong one, or the owner answered that it doesn't know the instance: it may have left.
+///
+/// The owner may not have got it, or be gone before it has told of it. Members that are asked about silence know then.
+pub(super) fn overhear(registry: &Registry, call: &V1Call, answer: &V1Response, came: Millis) {
+    if !is_beat(call) || mutant::is(Mutant::BeatsUnheard) {
+        return;
+    }
+    let says_unknown = answer.body().bytes().windows(UNKNOWN.len()).any(|part| part == UNKNOWN);
+    if !says_unknown {
+        with_instance(call, |named, key| {
+            if let Some(service) = registry.get(named.place()) {
+                service.overhear(key, came);
+            }
+        });
+    }
+}
+
+fn is_beat(call: &V1Call) -> bool {
+    matches!(call.facts.path, BEAT | CLIENT_BEAT)
+}
+
+/// What `take` makes of the instance that a beat is of; nothing where the call is no beat, or a wrong one.
+fn with_instance<T>(call: &V1Call, take: impl FnOnce(&Named<'_>, &InstanceKey<'_>) -> T) -> Option<T> {
+    if !is_beat(call) {
+        return None;
+    }
+    let params = Params::of(call);
+    let named = if call.facts.path == BEAT { Named::read(&params) } else { legacy::named(&params) }.ok()?;
     let text = params.optional("beat");
     let body = text.as_deref().map(Beat::read).transpose().ok()?.flatten();
     let cluster = params.optional("clusterName");
     let port = params.optional("port").map_or(Ok(0), |port| params::integer(&port)).ok()?;
     let ip = params.optional("ip").unwrap_or_default();
-    let key = key(body.as_ref(), &ip, port, cluster.as_deref());
-    let service = registry.get(named.place());
-    let known = service.is_some_and(|service| instance::find(&service.state(), &key).is_some());
-    (!known).then(|| named.place().to_key())
+    Some(take(&named, &key(body.as_ref(), &ip, port, cluster.as_deref())))
 }
 
 /// Which instance a beat is of: what its description says goes before the parameters.

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     base::process::Usage,
-    cluster::{Cluster, Condition, MemberCounts, Standing},
+    cluster::{Condition, MemberCounts, Standing},
     cp::{StoreHealth, WriterStats},
     distro::Distro,
     health::sweep::SweepStats,
@@ -146,7 +146,7 @@ fn readings(api: &Api) -> Readings {
         sizes: Sizes::default(),
         beats: Effect::ALL.map(|effect| (effect.label(), meters.beats.count(effect))),
         forwards: meters.forwards.read(),
-        cluster: api.distro.as_ref().map(|distro| cluster_readings(&api.cluster, distro)),
+        cluster: api.distro.as_ref().map(|distro| cluster_readings(api, distro)),
         expired_unhealthy: sweeps.unhealthy.load(Relaxed),
         expired_removed: sweeps.removed.load(Relaxed),
         push: push_readings(&api.push),
@@ -157,8 +157,9 @@ fn readings(api: &Api) -> Readings {
     }
 }
 
-fn cluster_readings(cluster: &Cluster, distro: &Distro) -> ClusterReadings {
-    let MemberCounts { up, suspicious, down, starting, leaving, nacre, ring, is_owner } = cluster.counts();
+fn cluster_readings(api: &Api, distro: &Distro) -> ClusterReadings {
+    let MemberCounts { up, suspicious, down, starting, leaving, nacre, ring, is_owner } =
+        api.cluster.counts();
     let counts = distro.counts();
     let read = |count: &AtomicU64| count.load(Relaxed);
     let waiting = distro.waiting().into_iter();
@@ -177,6 +178,7 @@ fn cluster_readings(cluster: &Cluster, distro: &Distro) -> ClusterReadings {
         ],
         taken_over: read(&counts.taken_over),
         refuted: read(&counts.refuted),
+        stamps_ahead_ms: api.registry.stamps_ahead_ms(api.clock.now()),
     }
 }
 

@@ -19,7 +19,7 @@ use nacre_middleware::{
 
 use super::{Api, V1Call, beat, owner_key::with_owner_key, params::Params, routes::Row, unrouted};
 use crate::{
-    base::clock::Clock,
+    base::clock::{Clock, Millis},
     cluster::{Address, Standing, View},
     config::Network,
     distro::mapper::{self, Owner},
@@ -206,6 +206,10 @@ impl Writes<Row> for Ownership {
         let from = call.head.headers.get(&SOURCE)?.to_str().ok()?;
         // It is of a proven member, which may name itself alone; who isn't listed isn't asked.
         ring.view().lists(from).then(|| ring.fetch(&Address::new(from), service))
+    }
+
+    fn passed_on(&self, call: &V1Call, came_ms: u64, answer: &V1Response) {
+        beat::overhear(&self.0.with.registry, call, answer, Millis(came_ms));
     }
 
     fn stand_in(&self, call: &V1Call, why: StandIn) -> Option<Box<dyn FnOnce() + Send>> {

@@ -197,6 +197,52 @@ fn a_passed_on_beat_of_an_unknown_instance_waits_for_what_its_sender_knows() {
 }
 
 #[test]
+fn a_beat_that_was_passed_on_is_known_here_too_unless_the_owner_does_not_know_the_instance() {
+    let (ownership, _) = ownership(Some(view(Standing::Serving, vec![peer(NACRE, Some(1))])));
+    let With { registry, clock, .. } = &ownership.0.with;
+    let place = Place { namespace: "public", name: "DEFAULT_GROUP@@a" };
+    let described = crate::model::instance::Description::new("10.1.1.1", 80, "DEFAULT");
+    registry.register(place, &described, clock.now()).unwrap();
+    let known_here = || {
+        let state = registry.get(place).unwrap().state();
+        let instance = state.ephemeral.iter().next().unwrap();
+        (instance.last_heard(), instance.last_beat())
+    };
+    let registered = clock.now();
+    let answer = |status: u16, text: &'static str| {
+        let body = nacre_middleware::V1Body::sized(Bytes::from_static(text.as_bytes()));
+        http::Response::builder().status(status).body(body).unwrap()
+    };
+    let known = answer(200, r#"{"clientBeatInterval":5000,"code":10200,"lightBeatEnabled":true}"#);
+    let beat = "/v1/ns/instance/beat";
+    let light = ("PUT", beat, "serviceName=a&ip=10.1.1.1&port=80");
+    for ((method, path, query), answer) in [
+        (light, &known),
+        (("PUT", beat, "serviceName=a&beat=%7B%22ip%22:%2210.1.1.1%22,%22port%22:80%7D"), &known),
+        (("GET", "/v1/ns/api/clientBeat", "dom=a&ip=10.1.1.1&port=80"), &known),
+        (light, &answer(503, "the owner of this service has not answered in time")),
+    ] {
+        clock.advance(5_000);
+        let came = clock.now();
+        clock.advance(2_000);
+        ownership.passed_on(&call(method, path, query, ""), came.0, answer);
+        assert_eq!(known_here(), (came, registered), "{method} {path}?{query}");
+    }
+    let before = known_here();
+    clock.advance(5_000);
+    for ((method, path, query), answer) in [
+        (light, &answer(200, r#"{"clientBeatInterval":5000,"code":20404}"#)),
+        (("PUT", beat, "serviceName=a&ip=10.1.1.1&port=81"), &known),
+        (("PUT", beat, "serviceName=a&ip=10.1.1.1&port=x"), &known),
+        (("PUT", beat, "serviceName=b&ip=10.1.1.1&port=80"), &known),
+        (("PUT", "/v1/ns/instance", "serviceName=a&ip=10.1.1.1&port=80"), &known),
+    ] {
+        ownership.passed_on(&call(method, path, query, ""), clock.now().0, answer);
+        assert_eq!(known_here(), before, "{method} {path}?{query}");
+    }
+}
+
+#[test]
 fn members_and_trusted_networks_are_believed_whom_they_name() {
     let (ownership, _) = ownership(Some(view(Standing::Serving, vec![])));
     let mut call = call("PUT", "/v1/ns/instance/beat", "", "");

@@ -2,20 +2,40 @@
 
 /// Files that are open besides connections: the store, sockets of our own, the runtime's.
 const OTHER_FILES: u64 = 64;
+/// Connections without which a server that is alone serves hardly anybody: a few clients that keep theirs.
+const LEAST: usize = 16;
+/// Those of a node with members: they keep some, and clients wait for what they leave.
+const LEAST_AMONG_MEMBERS: usize = 64;
 /// With room for fewer connections a person must look: each client holds one or two.
 const FEW: usize = 1_000;
 /// What raises the limit.
 const CURE: &str = "raise it: ulimit -n, LimitNOFILE= of a systemd unit, --ulimit nofile= of a container";
 
+/// The limit leaves no room to serve.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the limit of open files (ulimit -n) is {limit}, and at least {least} are needed: {OTHER_FILES} for the server itself, \
+     {connections} for connections; {CURE}"
+)]
+pub struct TooFewFiles {
+    limit: u64,
+    least: u64,
+    connections: u64,
+}
+
 /// Raises the soft limit of open files to the hard one; gives how many connections there may be within it, at most
 /// `max_connections`, and tells where those are fewer.
-pub fn raise(max_connections: usize) -> usize {
+///
+/// # Errors
+/// There is room for fewer than 16 connections, or 64 where the node has members, though more are allowed.
+pub fn raise(max_connections: usize, has_members: bool) -> Result<usize, TooFewFiles> {
     let raised = rlimit::increase_nofile_limit(rlimit::INFINITY).or_else(|error| {
         tracing::warn!(%error, "the limit of open files (ulimit -n) can't be raised");
         rlimit::getrlimit(rlimit::Resource::NOFILE).map(|(soft, _)| soft)
     });
-    let Ok(limit) = raised else { return max_connections };
-    let room = room(limit);
+    let Ok(limit) = raised else { return Ok(max_connections) };
+    let least = if has_members { LEAST_AMONG_MEMBERS } else { LEAST };
+    let room = room(limit, least.min(max_connections))?;
     if room < max_connections.min(FEW) {
         tracing::warn!(
             limit,
@@ -30,12 +50,17 @@ pub fn raise(max_connections: usize) -> usize {
             "the limit of open files leaves room for {room} connections; {CURE}"
         );
     }
-    room.min(max_connections)
+    Ok(room.min(max_connections))
 }
 
-/// One at least: the system says what can't be opened.
-fn room(limit: u64) -> usize {
-    usize::try_from(limit.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(1)
+/// How many connections there may be within a limit of open files, `least` or more.
+fn room(limit: u64, least: usize) -> Result<usize, TooFewFiles> {
+    let room = usize::try_from(limit.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
+    if room >= least {
+        return Ok(room);
+    }
+    let connections = least as u64;
+    Err(TooFewFiles { limit, least: OTHER_FILES + connections, connections })
 }
 
 #[cfg(test)]
@@ -44,10 +69,24 @@ mod tests {
 
     #[test]
     fn what_the_server_needs_for_itself_is_kept_free() {
-        for (limit, connections) in
-            [(0, 1), (64, 1), (65, 1), (66, 2), (1_024, 960), (u64::MAX, usize::MAX - 64)]
-        {
-            assert_eq!(room(limit), connections, "{limit}");
+        for (limit, connections) in [(65, 1), (66, 2), (80, 16), (1_024, 960), (u64::MAX, usize::MAX - 64)] {
+            assert_eq!(room(limit, connections.min(LEAST)), Ok(connections), "{limit}");
         }
+    }
+
+    #[test]
+    fn with_too_few_files_it_does_not_start() {
+        for (limit, least) in
+            [(0, 1), (64, 1), (79, LEAST), (64, LEAST_AMONG_MEMBERS), (127, LEAST_AMONG_MEMBERS)]
+        {
+            assert!(room(limit, least).is_err(), "{limit}");
+            assert!(room(OTHER_FILES + least as u64, least).is_ok());
+        }
+        let text = room(64, LEAST_AMONG_MEMBERS).unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "the limit of open files (ulimit -n) is 64, and at least 128 are needed: 64 for the server itself, 64 for \
+             connections; raise it: ulimit -n, LimitNOFILE= of a systemd unit, --ulimit nofile= of a container"
+        );
     }
 }

@@ -1,6 +1,10 @@
-//! Keeps many events of a kind from filling the log: so many lines a second, then none until the next.
+//! Keeps many events of a kind from filling the log: so many lines a second, then none until the next; or one of each
+//! subject in some seconds.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 
@@ -37,6 +41,37 @@ impl Burst {
     }
 }
 
+/// From one line of a subject to its next.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Subjects that are told apart; further ones share their lines.
+const MOST_SUBJECTS: usize = 1_000;
+/// What those share.
+const OTHERS: &str = "";
+
+/// Counts the lines of one kind by their subjects: for what may last, and is as true of the next event as of the first.
+#[derive(Debug, Default)]
+pub struct Seldom(Mutex<HashMap<Box<str>, Counts>>);
+
+impl Seldom {
+    /// Whether an event of `subject` at `now` gets its line; more as [`Burst::pass`].
+    pub fn pass(&self, subject: &str, now: Instant) -> Option<Option<u64>> {
+        let mut subjects = self.0.lock();
+        let is_over =
+            |counts: &Counts| counts.since.is_none_or(|since| now.saturating_duration_since(since) >= PAUSE);
+        if subjects.len() >= MOST_SUBJECTS && !subjects.contains_key(subject) {
+            subjects.retain(|_, counts| !is_over(counts));
+        }
+        let is_known = subjects.len() < MOST_SUBJECTS || subjects.contains_key(subject);
+        let counts = subjects.entry(if is_known { subject.into() } else { OTHERS.into() }).or_default();
+        if !is_over(counts) {
+            counts.unlogged += 1;
+            return None;
+        }
+        counts.since = Some(now);
+        Some(Some(std::mem::take(&mut counts.unlogged)).filter(|unlogged| *unlogged > 0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +83,24 @@ mod tests {
         let lines = (0..1_000).filter(|ms| passed(*ms) == Some(None)).count();
         assert_eq!(lines, 100);
         assert_eq!([passed(1_000), passed(1_001)], [Some(Some(900)), Some(None)]);
+    }
+
+    #[test]
+    fn what_lasts_is_told_of_each_subject_once_in_ten_seconds() {
+        let (seldom, start) = (Seldom::default(), Instant::now());
+        let passed = |subject: &str, ms| seldom.pass(subject, start + Duration::from_millis(ms));
+        for subject in ["a", "b"] {
+            let lines: Vec<_> = (0..25_000).filter_map(|ms| Some((ms, passed(subject, ms)?))).collect();
+            assert_eq!(lines, [(0, None), (10_000, Some(9_999)), (20_000, Some(9_999))]);
+        }
+    }
+
+    #[test]
+    fn subjects_without_end_take_no_room_without_end() {
+        let (seldom, start) = (Seldom::default(), Instant::now());
+        let lines = (0..5_000).filter(|number| seldom.pass(&number.to_string(), start).is_some()).count();
+        assert_eq!((lines, seldom.0.lock().len()), (1_001, 1_001));
+        assert_eq!(seldom.pass("new", start + PAUSE), Some(None));
+        assert_eq!(seldom.0.lock().len(), 1);
     }
 }

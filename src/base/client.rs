@@ -220,6 +220,9 @@ fn exchange(captured: &CaptureConnection) -> Exchange {
 /// See [`CallError`].
 pub async fn collect(answer: Response<Incoming>, max: usize) -> Result<Response<Bytes>, CallError> {
     let (head, body) = answer.into_parts();
+    if head.status.is_informational() {
+        return Err(CallError::Broken("it would speak another protocol".into()));
+    }
     let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: u64| length > max as u64) {
         return Err(CallError::TooLarge);

@@ -188,6 +188,9 @@ async fn answers_that_are_cut_or_nonsense_are_broken() {
         "HTTP/1.1 2",
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: much\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
         "SSH-2.0-OpenSSH_9.6\r\n",
     ] {
         let to = scripted(vec![vec![broken]]).await;

@@ -134,6 +134,10 @@ impl Reading {
     }
 
     /// What both clocks showed `ms` milliseconds earlier, as far as the wall clock hasn't been moved since.
+    ///
+    /// For reading what somebody wrote then: its ages and dates become moments, and its stamps must be possible by the wall
+    /// clock. Nothing is written by such a reading: whoever makes a stamp takes the monotonic moment of the write itself, and the
+    /// wall time that the registry derives from it.
     #[must_use]
     pub fn earlier(self, ms: u64) -> Self {
         Self { now: self.now.minus(ms), wall_ms: self.wall_ms.saturating_sub(ms) }

@@ -65,6 +65,12 @@ mutants! {
     MissedNewsUnnoticed,
     /// A node that was removed and is a member again serves with what it knew then.
     ReturnsUnloaded,
+    /// Stamps are of the own clock, however far that of a member is ahead.
+    StampsUnfollowed,
+    /// Who passes a beat on forgets it.
+    BeatsUnheard,
+    /// A node that is a member again remembers what it was told of itself before.
+    OldWordsCount,
 }
 
 #[cfg(feature = "mutants")]

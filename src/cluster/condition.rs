@@ -2,6 +2,8 @@
 //!
 //! Pure. None of it makes a node unready: a probe that took nodes with a dead peer out of service would take them all.
 
+use std::time::Duration;
+
 use super::{Address, MemberState, Roster, Standing, View, lookup::LookupShown};
 
 /// One line of `/readyz`.
@@ -128,6 +130,15 @@ fn list_trouble(lookup: &LookupShown) -> Option<String> {
 #[must_use]
 pub fn forbidden_text(member: &Address) -> String {
     format!("{member} doesn't take this node for a member (403): see nacre.peer.networks there")
+}
+
+/// What an operator is told where this node's clock is so far behind that a member's data can't be taken.
+#[must_use]
+pub fn behind_text(behind: &Duration) -> String {
+    let behind = humantime::format_duration(Duration::from_secs(behind.as_secs()));
+    format!(
+        "its clock, or the stamps of its data, are ahead of this node's clock by {behind}: set the clock right"
+    )
 }
 
 /// What an operator is told of an own address that is another one now.

@@ -1,6 +1,9 @@
 //! What other modules hold of the cluster: the view, and the doors by which they tell what they saw of members.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -9,7 +12,7 @@ use tokio::sync::{Notify, watch};
 use super::{
     Address, MemberCounts, MemberReport, MemberState, NacreMark, Probe, Roster, RosterSettings, ShownMember,
     Standing, View,
-    condition::{Condition, conditions, forbidden_text, moved_text},
+    condition::{Condition, behind_text, conditions, forbidden_text, moved_text},
     log,
     lookup::{Found, LookupShown, LookupSwitchError, RaftPorts, Watch},
     member::PROTOCOL,
@@ -36,6 +39,8 @@ struct Shared {
     members: Option<Clustered>,
     /// The address that the node would have now, where that is another one.
     moved: Mutex<Option<String>>,
+    /// A member whose data can't be taken, since this node's clock is behind by so much; while the node loads.
+    behind: Mutex<Option<(Address, Duration)>>,
 }
 
 /// What only a node with members has.
@@ -74,8 +79,8 @@ impl Cluster {
     }
 
     fn with(view: View, clock: Clock, members: Option<Clustered>) -> Self {
-        let (view, moved) = (ArcSwap::from_pointee(view), Mutex::default());
-        Self(Arc::new(Shared { view, changes: watch::Sender::new(0), clock, members, moved }))
+        let (view, moved, behind) = (ArcSwap::from_pointee(view), Mutex::default(), Mutex::default());
+        Self(Arc::new(Shared { view, changes: watch::Sender::new(0), clock, members, moved, behind }))
     }
 
     /// The view as it is now, to keep.
@@ -144,6 +149,7 @@ impl Cluster {
 
     /// The node starts, serves or leaves from now on. Without effect while it isn't listed, or serves alone.
     pub fn set_standing(&self, standing: Standing) {
+        *self.0.behind.lock() = None;
         self.change(|roster| roster.set_standing(standing, self.0.clock.now()));
     }
 
@@ -290,7 +296,9 @@ impl Cluster {
         match &self.0.members {
             Some(members) => {
                 let lookup = members.lookup.lock().clone();
-                conditions(&members.roster.lock(), Some(&lookup), moved.as_deref())
+                let mut lines = conditions(&members.roster.lock(), Some(&lookup), moved.as_deref());
+                lines.extend(self.clock_line());
+                lines
             }
             None => {
                 let trouble = moved.map(|moved| moved_text(self.view_guard().own.as_str(), &moved));
@@ -300,6 +308,19 @@ impl Cluster {
                     .collect()
             }
         }
+    }
+
+    /// The data of this member can't be taken while the node loads, since its clock is behind by so much.
+    pub fn is_behind(&self, member: &Address, behind: Duration) {
+        *self.0.behind.lock() = Some((member.clone(), behind));
+    }
+
+    /// Only there where it holds the node up.
+    fn clock_line(&self) -> Option<Condition> {
+        let behind = self.0.behind.lock().clone().filter(|_| self.view_guard().standing.is_loading());
+        let (member, behind) = behind?;
+        let trouble = format!("the data of {member} can't be taken: {}", behind_text(&behind));
+        Some(Condition { part: "clock", trouble: Some(trouble) })
     }
 
     /// How many members are how.

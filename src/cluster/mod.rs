@@ -18,7 +18,7 @@ pub mod roster;
 mod seen;
 pub mod view;
 
-pub use condition::{Condition, MemberCounts};
+pub use condition::{Condition, MemberCounts, behind_text};
 pub use doorkeeper::Doorkeeper;
 pub use handle::Cluster;
 pub use lookup::{AddressServerShown, LookupError, LookupShown, LookupSwitchError};

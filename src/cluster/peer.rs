@@ -54,6 +54,8 @@ pub struct AllData {
     pub called: Option<Address>,
     /// The number of its protocol, where it has shown that it is Nacre.
     pub nacre: Option<u32>,
+    /// What its clock showed when it answered, to the second, where it says so; milliseconds since 1970.
+    pub wall_ms: Option<u64>,
     body: BodyDataStream<Incoming>,
     until: Instant,
 }
@@ -82,6 +84,16 @@ pub struct ReportAnswer {
     pub called: Option<Address>,
     /// It is a Nacre node that speaks this protocol.
     pub nacre: Option<u32>,
+}
+
+/// The date of an answer in milliseconds since 1970: `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn date(headers: &HeaderMap) -> Option<u64> {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let text = headers.get(header::DATE)?.to_str().ok()?;
+    let [_, day, month, year, time, "GMT"] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
+    let month = MONTHS.find(month).filter(|_| month.len() == 3)? / 3 + 1;
+    let at = humantime::parse_rfc3339(&format!("{year}-{month:02}-{day}T{time}Z")).ok()?;
+    u64::try_from(at.duration_since(std::time::UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
 /// On data of a Nacre member: the members that it can't reach, by their addresses with commas between.
@@ -278,7 +290,8 @@ impl Peers {
             return Err(refusal(&answer).unwrap_or_else(|| PeerError::Unknown(answer.status())));
         }
         let (called, nacre) = (called(answer.headers()), protocol_of(answer.headers()));
-        Ok(AllData { called, nacre, body: answer.into_body().into_data_stream(), until })
+        let wall_ms = date(answer.headers());
+        Ok(AllData { called, nacre, wall_ms, body: answer.into_body().into_data_stream(), until })
     }
 
     /// Bytes that a single datum of a member may have.

@@ -4,7 +4,7 @@
 //! answer our own reports, and what others saw of them; it says to whom to report next, and what follows for the ring.
 //!
 //! Two sets of rules. Where a member is one of Nacos 1.x, or may be, those of 1.x hold to the letter, since all members
-//! must come to the same ring:
+//! must come to the same ring, but for the last row: only a Nacre node says how it is called, and no ring has it twice then.
 //!
 //! | event | effect |
 //! | --- | --- |
@@ -13,7 +13,7 @@
 //! | our report is refused, or another call | DOWN at once |
 //! | our report fails otherwise | SUSPICIOUS, and DOWN at the fourth time in a row |
 //! | our report is answered 404 or 501 | nothing |
-//! | our report is answered by a Nacre node that has another name | DOWN at once |
+//! | our report, or our call for its data, is answered by a Nacre node that has another name | DOWN at once, and reports that fail afterwards change nothing |
 //!
 //! Where all listed members that were ever heard of have shown that they are Nacre nodes the ring is *damped*: a report makes its sender UP
 //! only if our last report to it was answered too, else it makes us report at once; a member that hangs is DOWN within
@@ -154,7 +154,11 @@ impl Roster {
     fn start_anew(&mut self) {
         let starts = if mutant::is(Mutant::ReturnsUnloaded) { Standing::Serving } else { Standing::Starting };
         (self.standing, self.disowned) = (starts, false);
-        self.members.values_mut().for_each(|member| member.answers = false);
+        for member in self.members.values_mut() {
+            // What they said of this node was said of the member that it isn't any more.
+            member.answers = false;
+            member.knows_us = member.knows_us.filter(|_| mutant::is(Mutant::OldWordsCount));
+        }
     }
 
     /// Looks at what the members that answer say of this node. One that none of them lists is none, whatever its own list

@@ -951,3 +951,16 @@ fn a_node_that_nobody_lists_is_none_until_somebody_does() {
     assert_eq!((roster.standing(), roster.is_disowned()), (Standing::Removed, false));
     assert!(roster.probe_due(Millis(99_000)).is_empty());
 }
+
+#[test]
+fn what_members_said_of_a_node_that_was_none_does_not_count_once_it_is_one_again() {
+    let mut roster = damped();
+    roster.probed(&at(B), Probe::Answered { known: false, nacre: Some(1) }, Millis(2_000));
+    roster.relist(&[at(B), at(C)], Millis(3_000));
+    roster.relist(&[at(OWN), at(B), at(C)], Millis(4_000));
+    // It loads from the one that didn't list it then, and its first report to the other is lost.
+    roster.answered(&at(B), Millis(4_001));
+    roster.set_standing(Standing::Serving, Millis(4_002));
+    roster.probed(&at(C), Probe::Refused, Millis(4_003));
+    assert_eq!(roster.standing(), Standing::Serving);
+}

@@ -45,13 +45,23 @@ pub struct Peer {
     pub leaving: bool,
     /// It is DOWN only since most call it slow: this node reaches it, and goes on to bring it what is new.
     pub outvoted: bool,
+    /// The node at its address is called otherwise: it is another member, or none of this list.
+    pub is_another: bool,
 }
 
 impl Peer {
     /// A member that nothing has been heard of but this state.
     #[must_use]
     pub fn new(address: Address, state: MemberState) -> Self {
-        Self { address, state, nacre: None, starting: false, leaving: false, outvoted: false }
+        Self {
+            address,
+            state,
+            nacre: None,
+            starting: false,
+            leaving: false,
+            outvoted: false,
+            is_another: false,
+        }
     }
 
     /// Whether services may be its own.
@@ -158,11 +168,16 @@ impl View {
         self.peers.binary_search_by(|peer| peer.address.as_str().cmp(address)).ok()
     }
 
-    /// The members that this node can't reach, or that most can't in time. Others may, and know whether they are Nacre: this node
-    /// doesn't, of one that was listed anew while a link was cut.
+    /// The members that this node can't reach, or that most can't in time; those that are known for Nacre come first, since
+    /// whoever is told of them takes only so many. Others may reach them, and know whether they are Nacre: this node doesn't, of
+    /// one that was listed anew while a link was cut. Not those that are there under another name.
     pub fn unreached(&self) -> impl Iterator<Item = &Address> {
-        let unreached = self.peers.iter().filter(|peer| peer.state == MemberState::Down);
-        unreached.map(|peer| &peer.address)
+        let unreached = |is_nacre: bool| {
+            let unreached =
+                self.peers.iter().filter(|peer| peer.state == MemberState::Down && !peer.is_another);
+            unreached.filter(move |peer| peer.nacre.is_some() == is_nacre)
+        };
+        unreached(true).chain(unreached(false)).map(|peer| &peer.address)
     }
 
     /// Whether every listed member has shown that it is Nacre, but for those that are down: they do nothing that the others
@@ -170,5 +185,27 @@ impl View {
     #[must_use]
     pub fn is_all_nacre(&self) -> bool {
         self.all_nacre
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_members_out_of_reach_those_known_for_nacre_come_first_and_none_by_a_second_name() {
+        let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
+        let down = |n| Peer::new(address(n), MemberState::Down);
+        let nacre = |peer| Peer { nacre: Some(1), ..peer };
+        let peers = vec![
+            down(2),
+            Peer { is_another: true, ..nacre(down(3)) },
+            nacre(down(4)),
+            nacre(Peer::new(address(5), MemberState::Up)),
+            down(6),
+            nacre(down(7)),
+        ];
+        let view = View::new(address(1), Standing::Serving, peers, Mapping::Modulo);
+        assert!(view.unreached().eq(&[4, 7, 2, 6].map(address)));
     }
 }

@@ -143,7 +143,8 @@ pub struct ClusterSettings {
     /// Bytes of a body that a member sends (`nacre.peer.max-body-bytes`).
     ///
     /// Default 67,108,864 (64 MiB), from 1 MiB to 4 GiB. A larger one is answered 413. Members of 1.x send up to
-    /// 1,000 services at once; a service of 1,000 instances takes about 400 KiB.
+    /// 1,000 services at once; a service of 1,000 instances takes about 400 KiB. All data of a member, which a node loads, are
+    /// taken piece by piece and not bounded by it; a single service of theirs is.
     pub peer_max_body_bytes: usize,
 
     /// Where to connect instead of a member's own address (`nacre.peer.via`).

@@ -27,7 +27,7 @@ pub use cluster_settings::{
     AddressServerSettings, ClusterSettings, DistroSettings, DnsName, ForwardSettings, Lookup, LookupType,
     Mapping, MemberMeta, MembershipSettings, Secret,
 };
-pub use files::read_file;
+pub use files::{read_file, read_in_time, read_regular};
 pub use findings::{Notice, Place, SettingError, Severity};
 pub use settings::{
     HttpSettings, LogFormat, LogSettings, NamingSettings, OwnAddressRules, PushSettings, PushTargets,

@@ -135,7 +135,8 @@ pub struct HttpSettings {
     /// Bytes of a request's body (`nacre.http.max-body-bytes`).
     ///
     /// Default 10,485,760 (10 MiB), from 1,024 to 1 GiB. A larger body is answered 413. Up to this
-    /// much memory is used per request under way.
+    /// much memory is used per request under way. Members may send more, see
+    /// [`peer_max_body_bytes`](super::ClusterSettings::peer_max_body_bytes).
     pub max_body_bytes: usize,
 
     /// Bytes of all bodies that are being read or answered, together (`nacre.http.max-collecting-bytes`).

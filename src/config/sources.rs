@@ -68,7 +68,7 @@ pub(super) struct Given {
     pub value: String,
 }
 
-/// Puts the settings together. Files are read by `read` ([`super::read_file`] outside of tests).
+/// Puts the settings together. Files are read by `read` ([`super::read_in_time`] outside of tests).
 ///
 /// # Errors
 /// All values that can't be taken, each with its place; then the server must not start.

@@ -8,14 +8,14 @@ use super::{
     batch::{self, Content, ReadDatum},
     codec::{Data, Datum, FieldError},
     key::{self, Key},
-    mapper::Owner,
+    mapper::{Owner, owner},
 };
 use crate::{
     base::{
         clock::{Millis, Reading},
         json::Object,
     },
-    cluster::Address,
+    cluster::{Address, View},
     model::{
         Definition, Instance, Registry, ServiceKey,
         cluster::Cluster,
@@ -173,9 +173,25 @@ pub enum Part {
 }
 
 impl Part {
-    /// Of a node that serves, to a service with this owner. `from`: the Nacre member that tells, if it is one, and whether
-    /// that `is_newcomer` to the ring; `is_long`: whether the node, where it is the owner, has been that for so long that it may
-    /// judge silence.
+    /// Of a node with this view, to what a peer tells of a service. While it loads it takes what others show; what it asked
+    /// for then, and gets when it serves, is what a peer tells like any other. The rest: see [`Self::of`].
+    #[must_use]
+    pub fn in_view(
+        view: &View,
+        key: &ServiceKey,
+        from: Option<&Address>,
+        is_newcomer: bool,
+        is_long: impl FnOnce() -> bool,
+    ) -> Self {
+        if view.standing.is_loading() {
+            return Self::Follows;
+        }
+        Self::of(owner(view, &key.name), from, is_newcomer, is_long)
+    }
+
+    /// Of a node that serves, to a service with this owner. `from`: the Nacre member that tells, if it is one, or the member
+    /// of 1.x whose list doesn't take the place of what is here, and whether that `is_newcomer` to the ring; `is_long`: whether
+    /// the node, where it is the owner, has been that for so long that it may judge silence.
     #[must_use]
     pub fn of(
         owner: Owner<'_>,
@@ -214,10 +230,15 @@ impl Outcome {
 }
 
 impl AcceptError {
-    /// Whether it is the clocks that don't fit: what such data say can't be compared with anything.
+    /// Where it is the clocks that don't fit: the stamp that is too far ahead. What such data say can't be compared with anything.
     #[must_use]
-    pub fn is_of_another_time(&self) -> bool {
-        matches!(self, Self::Field(_, FieldError::Range("nacreStamp" | "stamp", _)))
+    pub fn of_another_time(&self) -> Option<u64> {
+        match self {
+            Self::Field(_, FieldError::Range("nacreStamp" | "nacreWritten" | "stamp" | "written", stamp)) => {
+                u64::try_from(*stamp).ok().filter(|stamp| *stamp > 0)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -234,8 +255,8 @@ pub fn take(
         let taken = read.and_then(|ReadDatum { service, content, refused }| {
             let (place, part) = (service.place(), part(&service));
             let (taken, left_out) = match content {
-                Content::Entries { entries, complete } => {
-                    let mut merged = registry.merge(place, entries, complete, part.judge(), now)?;
+                Content::Entries { entries, extent } => {
+                    let mut merged = registry.merge(place, entries, extent, part.judge(), now)?;
                     let left_out = merged.refused.take();
                     (Taken::Merged(merged), left_out)
                 }
@@ -265,7 +286,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::{Limits, change::Changes};
+    use crate::{
+        cluster::{Mapping, MemberState, Peer, Standing},
+        model::{Limits, change::Changes},
+    };
 
     const KEY: &str = "com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s";
     const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
@@ -322,6 +346,24 @@ mod tests {
         ] {
             let is = Part::of(of, from, is_newcomer, || is_long);
             assert_eq!((is, is.judge()), (part, judge), "{of:?} {from:?} {is_newcomer} {is_long}");
+        }
+    }
+
+    #[test]
+    fn a_node_follows_what_others_show_while_it_loads_and_no_longer_when_it_serves() {
+        let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
+        let part = |standing, from: u32| {
+            let peers = [2, 3].map(|n| Peer::new(address(n), MemberState::Up)).to_vec();
+            let view = View::new(address(1), standing, peers, Mapping::Modulo);
+            let mut keys = (0..60).map(|n| ServiceKey::new("public", &format!("G@@{n}")));
+            let key = keys.find(|key| owner(&view, &key.name) == Owner::Peer(&address(2))).unwrap();
+            Part::in_view(&view, &key, Some(&address(from)), false, || false)
+        };
+        for loading in [Standing::Starting, Standing::Comparing] {
+            assert_eq!([2, 3].map(|from| part(loading, from)), [Part::Follows; 2]);
+        }
+        for serving in [Standing::Serving, Standing::Leaving] {
+            assert_eq!([2, 3].map(|from| part(serving, from)), [Part::Follows, Part::Collects]);
         }
     }
 

@@ -23,7 +23,8 @@ use crate::{
         jackson::{self, Scalar},
     },
     model::{
-        Entry, Gone, Instance, InstanceKey, ServiceKey, gone::Cause, name::DEFAULT_CLUSTER, registry::Place,
+        Entry, Extent, Gone, Instance, InstanceKey, ServiceKey, gone::Cause, name::DEFAULT_CLUSTER,
+        registry::Place,
     },
 };
 
@@ -47,16 +48,16 @@ pub enum Content {
     Entries {
         /// Of single instances.
         entries: Vec<Entry>,
-        /// This is all that it knows.
-        complete: bool,
+        /// Of which instances this is all that it knows.
+        extent: Extent,
     },
 }
 
 /// A key, and what was read under it.
 pub type Read = (String, Result<ReadDatum, AcceptError>);
 
-/// Reads the body of several data. Of a key that stands there twice the last one counts; keys of other kinds are left
-/// out.
+/// Reads the body of several data. Of lists that stand under one key the last one counts, of what Nacre members tell all parts;
+/// keys of other kinds are left out.
 ///
 /// # Errors
 /// The body isn't a JSON object.
@@ -72,15 +73,19 @@ pub fn read(body: &[u8], at: Reading) -> Result<Vec<Read>, serde_json::Error> {
 pub fn read_answer(body: &[u8], asked: Reading, at: Reading) -> Result<Vec<Read>, serde_json::Error> {
     let Keys(keys) = serde_json::from_slice(body)?;
     let mut read: Vec<Read> = Vec::with_capacity(keys.len());
-    let mut places = HashMap::with_capacity(keys.len());
+    let mut places: HashMap<String, usize> = HashMap::with_capacity(keys.len());
     for (key, raw) in keys {
         let datum = match key::read(&key) {
             Key::Other => continue,
             Key::Broken => Err(AcceptError::Key(key.clone())),
             Key::List(place) => read_datum(&key, place, raw, asked, at),
         };
+        let is_part = |datum: &Result<ReadDatum, AcceptError>| {
+            matches!(datum, Ok(ReadDatum { content: Content::Entries { .. }, .. }))
+        };
         match places.get(&key) {
-            Some(&place) => read[place] = (key, datum),
+            Some(&place) if !is_part(&datum) && !is_part(&read[place].1) => read[place] = (key, datum),
+            Some(_) => read.push((key, datum)),
             None => {
                 places.insert(key.clone(), read.len());
                 read.push((key, datum));
@@ -127,6 +132,7 @@ struct Fields<'a> {
 #[derive(Default)]
 struct Beside<'a> {
     complete: Scalar<'a>,
+    within: Scalar<'a>,
     gone: Scalar<'a>,
 }
 
@@ -182,11 +188,14 @@ fn read_datum(
     };
     let beside = jackson::fields(beside, |beside: &mut Beside<'_>, name, value| match name {
         "complete" => beside.complete = value,
+        "within" => beside.within = value,
         "gone" => beside.gone = value,
         _ => {}
     });
     let beside = beside.map_err(|_| unreadable("nacre"))?;
     let complete = beside.complete.boolean().map_err(|_| unreadable("complete"))?.unwrap_or(false);
+    let within = beside.within.raw().map(serde_json::from_str).transpose();
+    let within = within.map_err(|_| unreadable("within"))?;
     let gone = elements(beside.gone).ok_or_else(|| unreadable("gone"))?;
     let mut entries = Vec::with_capacity(list.len() + gone.len());
     for raw in list {
@@ -197,8 +206,12 @@ fn read_datum(
         entries.extend(kept(read_gone(raw, at), &mut refused).map(Entry::Gone));
     }
     // What was left out may be what is known here: the teller shall not hear that it lacks it.
-    let complete = complete && refused.is_none();
-    Ok(ReadDatum { service, content: Content::Entries { entries, complete }, refused })
+    let extent = match (&refused, complete, within) {
+        (Some(_), ..) | (None, false, None) => Extent::News,
+        (None, true, _) => Extent::Whole,
+        (None, false, Some(range)) => Extent::Within(range),
+    };
+    Ok(ReadDatum { service, content: Content::Entries { entries, extent }, refused })
 }
 
 /// The elements of an array; none where it is absent or null, nothing where it is something else.

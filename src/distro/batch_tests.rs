@@ -12,7 +12,7 @@ use crate::{
         bodies::{BODY_BYTES, DatumToSend, Dialect, bodies},
     },
     model::{
-        Entry, Instance, Limits, Registry, ServiceKey,
+        Entry, Extent, Instance, Limits, Registry, ServiceKey,
         gone::Cause,
         instance::{Description, InstanceId},
         registry::Place,
@@ -56,7 +56,7 @@ fn a_datum_without_our_fields_is_a_list_and_one_with_them_tells_of_each() {
         {"ip":"c","port":3,"stamp":8,"age":20,"silent":true,"beatAge":30000}],"later":{}}"#;
     let read = one(&format!("{list},{told}")).unwrap();
     assert_eq!((read.service, read.refused), (ServiceKey::new("public", "G@@s"), None));
-    let Content::Entries { entries, complete: true } = read.content else { panic!("all entries") };
+    let Content::Entries { entries, extent: Extent::Whole } = read.content else { panic!("all entries") };
     let [Entry::Alive(a), Entry::Gone(b), Entry::Gone(c)] = &entries[..] else { panic!("{entries:?}") };
     assert_eq!((a.stamp(), a.last_beat()), (5, AT.now.minus(3)));
     assert_eq!((&*b.ip, b.port, &*b.cluster, b.stamp, b.at), ("b", 2, "C", 7, AT.now.minus(10)));
@@ -129,13 +129,13 @@ fn an_instance_that_can_not_be_read_spoils_no_other() {
         let list = format!(r#""value":{{"instanceList":[{bad},{good}]}},"nacre":{{"complete":true}}"#);
         let read = one(&list).unwrap();
         assert_eq!(read.refused.unwrap().to_string(), reason, "{bad}");
-        let Content::Entries { entries, complete } = read.content else { panic!("{bad}") };
-        assert_eq!((entries.len(), complete), (1, false), "{bad}");
+        let Content::Entries { entries, extent } = read.content else { panic!("{bad}") };
+        assert_eq!((entries.len(), extent), (1, Extent::News), "{bad}");
     }
     let list = format!(
         r#""value":{{"instanceList":[{{"ip":"b","nacreStamp":{ahead},"nacreAge":1099511627776}}]}},"nacre":{{}}"#
     );
-    let Content::Entries { entries, complete: false } = one(&list).unwrap().content else {
+    let Content::Entries { entries, extent: Extent::News } = one(&list).unwrap().content else {
         panic!("entries")
     };
     let [Entry::Alive(b)] = &entries[..] else { panic!("{entries:?}") };
@@ -306,7 +306,7 @@ proptest! {
         from.replace_by_legacy(service.place(), &list, false, AT.now).unwrap();
         let state = |registry: &Registry| registry.get(service.place()).unwrap().state();
         let data = [DatumToSend { service: service.clone(), state: Some(state(&from)), newer_than: None }];
-        for body in bodies(data, Dialect::Nacre, AT, BODY_BYTES) {
+        for body in bodies(data, Dialect::Nacre, || AT, BODY_BYTES) {
             let outcome = accept::take(&to, read(&body.bytes, AT).unwrap(), |_| Part::Copies, AT.now);
             prop_assert_eq!(outcome.refused.len() + outcome.halved.len(), 0);
         }
@@ -322,6 +322,34 @@ proptest! {
     fn no_bytes_are_too_much(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = read(&bytes, AT);
     }
+}
+
+#[test]
+fn all_parts_of_a_large_service_count() {
+    let part = |ip: &str, beside: &str| {
+        let instance = format!(r#"{{"ip":"{ip}","port":1,"nacreStamp":5,"nacreAge":1}}"#);
+        datum("G@@s", &format!(r#""value":{{"instanceList":[{instance}]}},"nacre":{{{beside}}}"#))
+    };
+    let one = part("a", r#""complete":false,"within":{"to":{"ip":"a","port":1,"cluster":"DEFAULT"}}"#);
+    let other = part("b", r#""complete":false,"within":{"after":{"ip":"a","port":1,"cluster":"DEFAULT"}}"#);
+    let broken = datum("G@@s", r#""value":{},"nacre":{"within":5}"#);
+    let data = read(format!("{{{one},{broken},{other}}}").as_bytes(), AT).unwrap();
+    let told: Vec<_> = data.into_iter().map(|(_, datum)| datum.ok().map(|datum| datum.content)).collect();
+    let [
+        Some(Content::Entries { extent: Extent::Within(one), .. }),
+        None,
+        Some(Content::Entries { extent: Extent::Within(other), .. }),
+    ] = &told[..]
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!((&one.after, &one.to), (&None, &other.after));
+    let wrong = part("a", r#""within":{"to":{"ip":"a","port":1,"cluster":"DEFAULT"}}"#).replace("5", "-5");
+    let (_, datum) = read(format!("{{{wrong}}}").as_bytes(), AT).unwrap().remove(0);
+    assert!(
+        matches!(datum.unwrap().content, Content::Entries { extent: Extent::News, .. }),
+        "one is left out"
+    );
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Data as they are sent to peers, and shown to those who ask: written as the reference writes them.
 //!
-//! To a Nacre member more is said beside: stamps, ages, tombstones, whether it is all. Pure. Source: Nacos 1.4.8 naming
+//! To a Nacre member more is said beside: stamps, ages, tombstones, whether it is all; and a large service in parts. Pure. Source: Nacos 1.4.8 naming
 //! module, datum and instance as its JSON mapper writes them; compat file `distro-data`.
 
-use std::sync::Arc;
+use std::{iter::Peekable, sync::Arc};
 
 use bytes::Bytes;
 use serde::{
@@ -17,14 +17,18 @@ use crate::{
     model::{
         ServiceKey, State,
         entry::Shown,
+        extent::Range,
         gone::{Cause, Gone},
     },
 };
 
 /// What a datum of 1.x shows as its time: it is compared with nothing.
 const LEGACY_TIMESTAMP: u64 = 1;
-/// Our own sends are cut before they get longer than this, in bytes; a single datum may be longer and goes alone.
+/// Our own sends are cut before they get longer than this, in bytes. A Nacre member gets a datum that is longer in parts, so that
+/// a single instance alone may be; one of 1.x gets it alone.
 pub const BODY_BYTES: usize = 4 << 20;
+/// What an instance or a tombstone takes in a datum besides its texts, in bytes; rather more.
+const ENTRY_BYTES: usize = 512;
 
 /// To whom something is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +55,59 @@ impl DatumToSend {
     fn highest_stamp(&self) -> u64 {
         self.state.as_ref().map_or(0, |state| state.highest_stamp)
     }
+
+    /// The datum in parts of about so many bytes, or one instance each; 1.x knows no parts.
+    fn parts(self, dialect: Dialect, part_bytes: usize) -> impl Iterator<Item = Part> {
+        let name_bytes = self.service.name.len();
+        let state = self.state.as_ref().filter(|_| dialect == Dialect::Nacre);
+        let ranges = state.map_or_else(
+            || vec![Range::default()],
+            |state| state.cut(self.newer_than, part_bytes, |entry| bytes_of(entry, name_bytes)),
+        );
+        let count = ranges.len();
+        let part = move |(number, range)| Part { datum: self.clone(), range, is_last: number + 1 == count };
+        ranges.into_iter().enumerate().map(part)
+    }
 }
 
-/// Data as the document of several keys.
+/// About how many bytes it takes in a datum.
+fn bytes_of(entry: &Shown<'_>, name_bytes: usize) -> usize {
+    let key = entry.key();
+    // Some texts stand there twice, once in the id.
+    let texts = 2 * (key.ip.len() + key.cluster.len() + name_bytes);
+    let more = match entry {
+        Shown::Alive(instance, _) => {
+            instance.metadata.json().len() + instance.app.as_ref().map_or(0, |app| app.len())
+        }
+        Shown::Gone(_) => 0,
+    };
+    ENTRY_BYTES + texts + more
+}
+
+/// A datum, or a part of it.
+#[derive(Clone, Debug)]
+pub struct Part {
+    datum: DatumToSend,
+    /// The instances that it tells of.
+    range: Range,
+    /// Whoever has taken it and those before it has the datum.
+    is_last: bool,
+}
+
+impl Part {
+    fn entries(&self, dialect: Dialect) -> impl Iterator<Item = Shown<'_>> {
+        let newer_than = self.datum.newer_than.filter(|_| dialect == Dialect::Nacre);
+        let entries = self.datum.state.iter().flat_map(move |state| state.entries(newer_than));
+        entries.filter(|entry| self.is_all() || self.range.holds(&entry.key()))
+    }
+
+    /// It is the datum.
+    fn is_all(&self) -> bool {
+        self.range == Range::default()
+    }
+}
+
+/// Data as the document of several keys. A datum that is too long for one part stands there in several, under the same key.
 pub struct ShownData<'a> {
     /// The data.
     pub data: &'a [DatumToSend],
@@ -65,10 +119,12 @@ pub struct ShownData<'a> {
 
 impl Serialize for ShownData<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.data.len()))?;
+        let mut map = serializer.serialize_map(None)?;
         for datum in self.data {
             let key = key::of(datum.service.place());
-            map.serialize_entry(&key, &ShownDatum::of(&key, datum, self.dialect, self.at))?;
+            for part in datum.clone().parts(self.dialect, BODY_BYTES) {
+                map.serialize_entry(&key, &ShownDatum::of(&key, &part, self.dialect, self.at))?;
+            }
         }
         map.end()
     }
@@ -84,19 +140,19 @@ struct ShownDatum<'a> {
 }
 
 impl<'a> ShownDatum<'a> {
-    fn of(key: &'a str, datum: &'a DatumToSend, dialect: Dialect, at: Reading) -> Self {
-        let value = ShownList { datum, dialect, at };
+    fn of(key: &'a str, part: &'a Part, dialect: Dialect, at: Reading) -> Self {
+        let value = ShownList { part, dialect, at };
         match dialect {
             Dialect::Legacy => Self { key, value, timestamp: LEGACY_TIMESTAMP, nacre: None },
             Dialect::Nacre => {
-                Self { key, value, timestamp: datum.highest_stamp(), nacre: Some(Beside { datum, at }) }
+                Self { key, value, timestamp: part.datum.highest_stamp(), nacre: Some(Beside { part, at }) }
             }
         }
     }
 }
 
 struct ShownList<'a> {
-    datum: &'a DatumToSend,
+    part: &'a Part,
     dialect: Dialect,
     at: Reading,
 }
@@ -113,11 +169,9 @@ struct Instances<'a>(&'a ShownList<'a>);
 
 impl Serialize for Instances<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let &ShownList { datum, dialect, at } = self.0;
-        let name = &*datum.service.name;
-        let newer_than = datum.newer_than.filter(|_| dialect == Dialect::Nacre);
-        let entries = datum.state.iter().flat_map(|state| state.entries(newer_than));
-        serializer.collect_seq(entries.filter_map(|entry| match (entry, dialect) {
+        let &ShownList { part, dialect, at } = self.0;
+        let name = &*part.datum.service.name;
+        serializer.collect_seq(part.entries(dialect).filter_map(|entry| match (entry, dialect) {
             (Shown::Alive(instance, _), Dialect::Legacy) => Some(WholeInstance::of(instance, name, at)),
             (Shown::Alive(instance, mark), Dialect::Nacre) => {
                 Some(WholeInstance::stamped(instance, mark, name, at))
@@ -129,15 +183,20 @@ impl Serialize for Instances<'_> {
 
 /// What stands beside the list for a Nacre member.
 struct Beside<'a> {
-    datum: &'a DatumToSend,
+    part: &'a Part,
     at: Reading,
 }
 
 impl Serialize for Beside<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut beside = serializer.serialize_struct("Beside", 2)?;
-        let complete = self.datum.state.is_some() && self.datum.newer_than.is_none();
-        beside.serialize_field("complete", &complete)?;
+        let mut beside = serializer.serialize_struct("Beside", 3)?;
+        let part = self.part;
+        let is_all_there = part.datum.state.is_some() && part.datum.newer_than.is_none();
+        beside.serialize_field("complete", &(is_all_there && part.is_all()))?;
+        if is_all_there && !part.is_all() {
+            // All that there is between these.
+            beside.serialize_field("within", &part.range)?;
+        }
         beside.serialize_field("gone", &ShownTombstones(self))?;
         beside.end()
     }
@@ -147,10 +206,11 @@ struct ShownTombstones<'a>(&'a Beside<'a>);
 
 impl Serialize for ShownTombstones<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Beside { datum, at } = self.0;
-        let gone = datum.state.iter().flat_map(|state| state.gone.iter());
-        let newer = gone.filter(|gone| datum.newer_than.is_none_or(|stamp| gone.stamp > stamp));
-        serializer.collect_seq(newer.map(|gone| ShownGone::of(gone, *at)))
+        let Beside { part, at } = self.0;
+        serializer.collect_seq(part.entries(Dialect::Nacre).filter_map(|entry| match entry {
+            Shown::Alive(..) => None,
+            Shown::Gone(gone) => Some(ShownGone::of(gone, *at)),
+        }))
     }
 }
 
@@ -195,69 +255,73 @@ impl<'a> ShownGone<'a> {
 pub struct Body {
     /// The document.
     pub bytes: Bytes,
-    /// Of each datum in it, in order, the highest stamp that a Nacre member knows after it.
+    /// Of each datum that ends in it, in order, the highest stamp that a Nacre member knows after all bodies up to it.
     pub stamps: Vec<u64>,
+    /// When it was made: ages in it count from then.
+    pub at: Reading,
 }
 
-/// `data` in their order as bodies of at most `body_bytes`, but for those of a single datum that is longer.
+/// `data` in their order as bodies of at most `body_bytes`, but for those of a single datum that is longer; a Nacre member
+/// gets such a datum in parts, of which only one with a single instance is longer.
 ///
-/// A body is made when it is asked for, so no more than one is held.
-pub fn bodies<I: IntoIterator<Item = DatumToSend>>(
+/// A body is made when it is asked for, by the `clock` of then, so no more than one is held, and none is old when it leaves.
+pub fn bodies<I, C>(
     data: I,
     dialect: Dialect,
-    at: Reading,
+    clock: C,
     body_bytes: usize,
-) -> Bodies<I::IntoIter> {
-    Bodies { data: data.into_iter(), waiting: None, dialect, at, body_bytes }
+) -> Bodies<impl Iterator<Item = Part> + use<I, C>, C>
+where
+    I: IntoIterator<Item = DatumToSend>,
+    C: Fn() -> Reading,
+{
+    let parts = data.into_iter().flat_map(move |datum| datum.parts(dialect, body_bytes));
+    Bodies { parts: parts.peekable(), dialect, clock, body_bytes }
 }
 
 /// See [`bodies`].
 #[derive(Debug)]
-pub struct Bodies<I: Iterator<Item = DatumToSend>> {
-    data: I,
-    /// An entry that didn't fit into the last body, and its stamp.
-    waiting: Option<(Vec<u8>, u64)>,
+pub struct Bodies<I: Iterator<Item = Part>, C> {
+    parts: Peekable<I>,
     dialect: Dialect,
-    at: Reading,
+    clock: C,
     body_bytes: usize,
 }
 
-impl<I: Iterator<Item = DatumToSend>> Bodies<I> {
-    /// The next datum as it stands in a body, and the highest stamp in it.
-    fn next_entry(&mut self) -> Option<(Vec<u8>, u64)> {
-        if let Some(waiting) = self.waiting.take() {
-            return Some(waiting);
-        }
-        let datum = self.data.next()?;
-        let key = key::of(datum.service.place());
-        let mut out = Vec::new();
-        json::push_string(&mut out, &key);
-        out.push(b':');
-        json::append(&mut out, &ShownDatum::of(&key, &datum, self.dialect, self.at));
-        Some((out, datum.highest_stamp()))
-    }
-}
-
-impl<I: Iterator<Item = DatumToSend>> Iterator for Bodies<I> {
+impl<I: Iterator<Item = Part>, C: Fn() -> Reading> Iterator for Bodies<I, C> {
     type Item = Body;
 
     fn next(&mut self) -> Option<Body> {
+        self.parts.peek()?;
+        let at = (self.clock)();
         let (mut bytes, mut stamps) = (Vec::from(b"{"), Vec::new());
-        while let Some((entry, stamp)) = self.next_entry() {
-            // A comma before it, a brace behind.
-            if !stamps.is_empty() && bytes.len() + entry.len() + 2 > self.body_bytes {
-                self.waiting = Some((entry, stamp));
+        while let Some(part) = self.parts.peek() {
+            let entry = entry(part, self.dialect, at);
+            let is_first = bytes.len() == 1;
+            // A comma before it, a brace behind. What doesn't fit is made anew for the next body: ages go on.
+            if !is_first && bytes.len() + entry.len() + 2 > self.body_bytes {
                 break;
             }
-            if !stamps.is_empty() {
+            if !is_first {
                 bytes.push(b',');
             }
             bytes.extend_from_slice(&entry);
-            stamps.push(stamp);
+            stamps.extend(part.is_last.then(|| part.datum.highest_stamp()));
+            self.parts.next();
         }
         bytes.push(b'}');
-        (!stamps.is_empty()).then(|| Body { bytes: bytes.into(), stamps })
+        Some(Body { bytes: bytes.into(), stamps, at })
     }
+}
+
+/// A part as it stands in a body.
+fn entry(part: &Part, dialect: Dialect, at: Reading) -> Vec<u8> {
+    let key = key::of(part.datum.service.place());
+    let mut out = Vec::new();
+    json::push_string(&mut out, &key);
+    out.push(b':');
+    json::append(&mut out, &ShownDatum::of(&key, part, dialect, at));
+    out
 }
 
 #[cfg(test)]
@@ -288,7 +352,7 @@ mod tests {
 
     fn texts(data: Vec<DatumToSend>, dialect: Dialect, body_bytes: usize) -> Vec<(String, Vec<u64>)> {
         let text = |body: Body| (String::from_utf8(body.bytes.to_vec()).unwrap(), body.stamps);
-        bodies(data, dialect, AT, body_bytes).map(text).collect()
+        bodies(data, dialect, || AT, body_bytes).map(text).collect()
     }
 
     #[test]
@@ -346,17 +410,18 @@ mod tests {
         for (number, name) in names.iter().enumerate() {
             (0..=number).for_each(|host| register(&from, name, &format!("10.0.0.{host}"), AT.now));
         }
-        for (body_bytes, count) in [(1, 20), (4_000, 17), (20_000, 5), (BODY_BYTES, 1)] {
+        for (body_bytes, count) in [(1, 210), (4_000, 34), (20_000, 5), (BODY_BYTES, 1)] {
             let data: Vec<_> = names.iter().map(|name| outgoing(&from, name, None)).collect();
             let stamps: Vec<u64> = data.iter().map(DatumToSend::highest_stamp).collect();
             let to = registry();
-            let made: Vec<Body> = bodies(data, Dialect::Nacre, AT, body_bytes).collect();
+            let made: Vec<Body> = bodies(data, Dialect::Nacre, || AT, body_bytes).collect();
             assert_eq!(made.iter().flat_map(|body| body.stamps.clone()).collect::<Vec<_>>(), stamps);
             for body in &made {
-                assert!(body.bytes.len() <= body_bytes || body.stamps.len() == 1);
+                let instances = String::from_utf8_lossy(&body.bytes).matches("nacreStamp").count();
+                assert!(body.bytes.len() <= body_bytes || instances == 1);
                 let read = batch::read(&body.bytes, AT).unwrap();
                 let outcome = accept::take(&to, read, |_| accept::Part::Copies, AT.now);
-                assert_eq!((outcome.taken.len(), outcome.refused.len()), (body.stamps.len(), 0));
+                assert!(outcome.taken.len() >= body.stamps.len() && outcome.faults().next().is_none());
             }
             assert_eq!(made.len(), count, "{body_bytes}");
             for name in &names {
@@ -365,6 +430,99 @@ mod tests {
                 assert_eq!(state(&from).ephemeral.len(), state(&to).ephemeral.len());
             }
         }
-        assert!(bodies([], Dialect::Nacre, AT, 1).next().is_none());
+        assert!(bodies([], Dialect::Nacre, || AT, 1).next().is_none());
+    }
+
+    /// A service of 30 instances, of which some have gone, and its stamp.
+    fn large() -> (Registry, u64) {
+        let from = registry();
+        (10..40).for_each(|host| register(&from, "G@@s", &format!("10.0.0.{host}"), AT.now.minus(500)));
+        for ip in ["10.0.0.10", "10.0.0.25"] {
+            let place = Place { namespace: "public", name: "G@@s" };
+            from.deregister(place, Description::new(ip, 80, "C").key, AT.now).unwrap();
+        }
+        let stamp = outgoing(&from, "G@@s", None).highest_stamp();
+        (from, stamp)
+    }
+
+    #[test]
+    fn a_large_datum_goes_in_parts_and_is_had_with_the_last() {
+        let (from, stamp) = large();
+        let made: Vec<Body> = bodies([outgoing(&from, "G@@s", None)], Dialect::Nacre, || AT, 4_000).collect();
+        assert!(made.len() > 4, "{}", made.len());
+        let (last, others) = made.split_last().unwrap();
+        assert!(others.iter().all(|body| body.stamps.is_empty()));
+        assert_eq!(last.stamps, [stamp]);
+        assert!(made.iter().all(|body| body.bytes.len() <= 4_000));
+        let state = |registry: &Registry| outgoing(registry, "G@@s", None).state.unwrap();
+        // In any order.
+        for turned in [false, true] {
+            let to = registry();
+            let take = |body: &Body| {
+                accept::take(&to, batch::read(&body.bytes, AT).unwrap(), |_| accept::Part::Collects, AT.now)
+            };
+            let taken: Vec<_> =
+                if turned { made.iter().rev().map(take).collect() } else { made.iter().map(take).collect() };
+            assert!(taken.iter().all(|outcome| outcome.faults().next().is_none()));
+            assert_eq!(state(&from).fingerprint(), state(&to).fingerprint());
+            assert_eq!(state(&from).highest_stamp, state(&to).highest_stamp);
+        }
+        let legacy = texts(vec![outgoing(&from, "G@@s", None)], Dialect::Legacy, 4_000);
+        assert_eq!(legacy.len(), 1, "1.x takes lists for whole");
+    }
+
+    #[test]
+    fn what_the_parts_lack_is_told_to_their_sender_once() {
+        let (from, _) = large();
+        let to = registry();
+        register(&to, "G@@s", "10.0.0.255", AT.now);
+        let better = |newer_than| -> Vec<bool> {
+            let made = bodies([outgoing(&from, "G@@s", newer_than)], Dialect::Nacre, || AT, 4_000);
+            let take = |body: Body| {
+                let read = batch::read(&body.bytes, AT).unwrap();
+                accept::take(&to, read, |_| accept::Part::Collects, AT.now).taken.remove(0).1
+            };
+            made.map(take)
+                .map(|taken| matches!(taken, accept::Taken::Merged(merged) if merged.ours_is_newer))
+                .collect()
+        };
+        // Its address stands between 10.0.0.25 and 10.0.0.26.
+        let told = better(None);
+        assert_eq!(told.iter().filter(|told| **told).count(), 1, "{told:?}");
+        let told = better(Some(1));
+        assert!(told.len() > 3 && !told.contains(&true), "news say nothing of the rest: {told:?}");
+    }
+
+    #[test]
+    fn all_data_show_a_large_datum_in_parts() {
+        let from = registry();
+        let place = Place { namespace: "public", name: "G@@s" };
+        for host in 0..10 {
+            let long = crate::model::Metadata::from_entries([("x".into(), Some("y".repeat(1_000_000)))]);
+            let ip = format!("10.0.0.{host}");
+            let description = Description { metadata: long, ..Description::new(&ip, 80, "C") };
+            from.register(place, &description, AT.now).unwrap();
+        }
+        register(&from, "G@@t", "10.0.0.1", AT.now);
+        let data = [outgoing(&from, "G@@s", None), outgoing(&from, "G@@t", None)];
+        let shown = |dialect| json::to_bytes(&ShownData { data: &data, dialect, at: AT });
+        let all = shown(Dialect::Nacre);
+        let read = batch::read(&all, AT).unwrap();
+        let keys: Vec<&str> = read.iter().map(|(key, _)| key.rsplit("##").next().unwrap()).collect();
+        assert_eq!(keys, ["G@@s", "G@@s", "G@@s", "G@@t"]);
+        let to = registry();
+        let mut pieces = crate::distro::pieces::Pieces::new(5 << 20);
+        let mut taken = pieces.push(&all).unwrap();
+        assert_eq!(pieces.take_skipped(), [""; 0]);
+        taken.push(pieces.end().unwrap());
+        for piece in taken {
+            accept::take(&to, batch::read(&piece, AT).unwrap(), |_| accept::Part::Follows, AT.now);
+        }
+        for name in ["G@@s", "G@@t"] {
+            let state = |registry| outgoing(registry, name, None).state.unwrap();
+            assert_eq!(state(&from).fingerprint(), state(&to).fingerprint());
+        }
+        let read = batch::read(&shown(Dialect::Legacy), AT).unwrap();
+        assert_eq!(read.len(), 2);
     }
 }

@@ -48,7 +48,11 @@ impl Claim {
 /// While a link is cut, two members can each take the other for the owner of a service, and what dies there would stay for as
 /// long. The one that learns that from the other's claims judges its silent instances, after asking as an owner does.
 #[derive(Debug, Default)]
-pub struct Claims(BTreeMap<Address, Heard>);
+pub struct Claims {
+    heard: BTreeMap<Address, Heard>,
+    /// Whose claims count: the ring, while this node is in it.
+    ring: Vec<Address>,
+}
 
 #[derive(Debug)]
 struct Heard {
@@ -62,17 +66,22 @@ impl Claims {
     /// A claim counts for so long, in milliseconds: twice the usual time between two, and their way.
     const FRESH_MS: u64 = 12_000;
 
-    /// A listed member has made this one.
+    /// A member has made this one. It counts for nothing while that isn't in the ring of which [`Self::see`] was told last: nobody
+    /// would forget it before the next view, and with that the member may be back and begin anew.
     pub fn heard(&mut self, claim: &Claim, now: Millis) {
-        let since =
-            self.0.get(&claim.source).filter(|heard| heard.claim == *claim).map_or(now, |same| same.since);
-        self.0.insert(claim.source.clone(), Heard { claim: claim.clone(), since, last: now });
+        if !self.ring.contains(&claim.source) {
+            return;
+        }
+        let same = self.heard.get(&claim.source).filter(|heard| heard.claim == *claim);
+        let since = same.map_or(now, |same| same.since);
+        self.heard.insert(claim.source.clone(), Heard { claim: claim.clone(), since, last: now });
     }
 
     /// Forgets those of members that own nothing in this view, and all while this node doesn't: who comes back may know of no
     /// beat.
     pub fn see(&mut self, view: &View) {
-        self.0.retain(|address, _| view.own_index.is_some() && view.ring.contains(address));
+        self.ring = if view.own_index.is_some() { view.ring.clone() } else { Vec::new() };
+        self.heard.retain(|address, _| self.ring.contains(address));
     }
 
     /// Whether this node looks for silent instances of a service: it is the owner, or the owner has left that to it.
@@ -95,7 +104,7 @@ impl Claims {
         let counts =
             |heard: &&Heard| now.since(heard.last) <= Self::FRESH_MS && now.since(heard.since) > GRACE_MS;
         view.own_index.is_some()
-            && self.0.get(owner).filter(counts).is_some_and(|heard| heard.claim.gives(key, &view.own))
+            && self.heard.get(owner).filter(counts).is_some_and(|heard| heard.claim.gives(key, &view.own))
     }
 }
 
@@ -141,6 +150,7 @@ mod tests {
             keys.iter().map(|key| claims.leave_here(view, key, Millis(now))).collect()
         };
         let nothing = vec![false; 60];
+        claims.see(&view);
         claims.heard(&torn, Millis(1_000));
         claims.heard(&torn, Millis(16_000));
         assert_eq!(left_here(&claims, &view, 16_000), nothing);
@@ -155,8 +165,18 @@ mod tests {
         claims.see(&view);
         assert_eq!(left_here(&claims, &view, 44_000), left);
         let gone = [2, 3].map(|n| Peer::new(address(n), MemberState::Down)).to_vec();
-        claims.see(&View::new(address(1), Standing::Serving, gone, Mapping::Modulo));
+        let gone = View::new(address(1), Standing::Serving, gone, Mapping::Modulo);
+        claims.see(&gone);
         claims.see(&view);
         assert_eq!(left_here(&claims, &view, 44_000), nothing, "it may have started anew");
+        for without in [&gone, &view.clone().without_own()] {
+            claims.see(without);
+            claims.heard(&torn, Millis(45_000));
+            claims.see(&view);
+            claims.heard(&torn, Millis(60_001));
+            assert_eq!(left_here(&claims, &view, 60_001), nothing, "what it said then is no claim");
+        }
+        claims.heard(&torn, Millis(75_002));
+        assert_eq!(left_here(&claims, &view, 75_002), left);
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use super::{
     comparison::{ComparedData, Comparison, Subject},
     data::{Data, Told},
-    load::{Load, Loaded},
+    load::{LEAST_COMPARING_MS, Load, Loaded},
     outbox::{Item, Outbox, Pace, Sent},
     verify::{Buckets, Page},
 };
@@ -156,7 +156,10 @@ pub enum Answer<K> {
 /// What is under way.
 #[derive(Debug)]
 enum UnderWay<K> {
-    Load,
+    Load {
+        /// When.
+        asked: Millis,
+    },
     Push,
     Verify,
     Keys,
@@ -226,6 +229,8 @@ pub struct Core<D: Data> {
     /// Until when the others are brought what this node wrote while it was a member; nothing while it is one.
     parts_until: Option<Millis>,
     driven: Option<Millis>,
+    /// When it was noticed last that the node stood still.
+    stood_still_until: Option<Millis>,
     calls: BTreeMap<u64, (Address, UnderWay<D::Key>)>,
     last_id: u64,
 }
@@ -243,6 +248,7 @@ impl<D: Data> Core<D> {
             next_round: now.plus(rhythm.verify_ms),
             parts_until: None,
             driven: None,
+            stood_still_until: None,
             calls: BTreeMap::new(),
             last_id: 0,
         };
@@ -275,10 +281,11 @@ impl<D: Data> Core<D> {
             }
         }
         let addresses = || view.peers.iter().map(|peer| peer.address.clone());
+        let has_stood_still = self.has_stood_still(now);
         match view.standing {
             Standing::Starting | Standing::Comparing => match &mut self.load {
                 Some(load) => load.relist(addresses(), now),
-                None if view.standing == Standing::Comparing => {
+                None if view.standing == Standing::Comparing || has_stood_still => {
                     self.load = Some(Load::after_standstill(addresses(), now));
                 }
                 None => self.load = Some(Load::new(addresses(), now)),
@@ -421,6 +428,7 @@ impl<D: Data> Core<D> {
         let before = self.driven.replace(now);
         let still_ms = before.map_or(0, |before| now.since(before));
         if still_ms > STILL_MS && !self.view.peers.is_empty() && !mutant::is(Mutant::StandstillUnnoticed) {
+            self.stood_still_until = Some(now);
             match self.view.standing {
                 Standing::Serving => {
                     // What the others did meanwhile comes first.
@@ -461,8 +469,10 @@ impl<D: Data> Core<D> {
     pub fn next(&self, now: Millis) -> Option<Millis> {
         let heartbeat = now.plus(HEARTBEAT_MS);
         let next = match self.view.standing {
-            Standing::Alone | Standing::Removed => {
-                self.next_send().into_iter().chain([self.parts_until?]).min()
+            Standing::Alone => return None,
+            // Driven all the same, so that it knows whether it stood still when it is a member again.
+            Standing::Removed => {
+                self.parts_until.map(|until| self.next_send().map_or(until, |next| next.min(until)))
             }
             Standing::Starting | Standing::Comparing => self.load.as_ref().and_then(|load| load.next(now)),
             Standing::Serving | Standing::Leaving => {
@@ -485,10 +495,10 @@ impl<D: Data> Core<D> {
         let mut actions = Vec::new();
         let Some((peer, call)) = self.calls.remove(&id) else { return actions };
         let (pace, dice) = (self.pace(), mix(fnv(self.view.own.as_str().bytes()) ^ id));
-        if let UnderWay::Load = call {
+        if let UnderWay::Load { asked } = call {
             let outcome = if let Answer::Load(outcome) = answer { outcome } else { Loaded::Failed };
             if let Some(load) = &mut self.load {
-                load.answered(&peer, outcome, now);
+                load.answered(&peer, asked, outcome, now);
             }
             return actions;
         }
@@ -531,7 +541,7 @@ impl<D: Data> Core<D> {
             (UnderWay::Checksums, _) => line.verifying = false,
             // What a pull didn't bring, the peer's next checksums ask for again.
             (UnderWay::Pull, _) => line.pulling = false,
-            (UnderWay::Keys | UnderWay::Load, _) => {}
+            (UnderWay::Keys | UnderWay::Load { .. }, _) => {}
         }
         actions
     }
@@ -545,7 +555,8 @@ impl<D: Data> Core<D> {
     fn call(&mut self, to: &Address, call: Call<D>) -> Action<D> {
         self.last_id += 1;
         let under_way = match &call {
-            Call::Load => UnderWay::Load,
+            // It only loads while it is driven, so that is now.
+            Call::Load => UnderWay::Load { asked: self.driven.unwrap_or(Millis(0)) },
             Call::Push(_) => UnderWay::Push,
             Call::Verify { .. } => UnderWay::Verify,
             Call::Keys { .. } => UnderWay::Keys,
@@ -557,9 +568,16 @@ impl<D: Data> Core<D> {
         Action::Call { id: self.last_id, to: to.clone(), call }
     }
 
+    /// Whether what lay in the node's sockets while it stood still may not have been read yet.
+    fn has_stood_still(&self, now: Millis) -> bool {
+        let is_behind = self.driven.is_some_and(|driven| now.since(driven) > STILL_MS);
+        let is_fresh = self.stood_still_until.is_some_and(|until| now.since(until) < LEAST_COMPARING_MS);
+        (is_behind || is_fresh) && !mutant::is(Mutant::StandstillUnnoticed)
+    }
+
     /// The node stood still while it loaded: what it got before is old, and so is what lies in its sockets.
     fn load_anew(&mut self, now: Millis) {
-        self.calls.retain(|_, (_, call)| !matches!(call, UnderWay::Load));
+        self.calls.retain(|_, (_, call)| !matches!(call, UnderWay::Load { .. }));
         let peers = self.view.peers.iter().map(|peer| peer.address.clone());
         self.load = Some(Load::after_standstill(peers, now));
     }

@@ -49,7 +49,7 @@ fn address(n: u32) -> Address {
 }
 
 fn nacre(n: u32, state: MemberState) -> Peer {
-    Peer { address: address(n), state, nacre: Some(1), starting: false, leaving: false, outvoted: false }
+    Peer { nacre: Some(1), ..Peer::new(address(n), state) }
 }
 
 fn legacy(n: u32, state: MemberState) -> Peer {
@@ -380,7 +380,8 @@ fn a_node_that_is_taken_off_the_list_brings_what_it_wrote_before() {
     assert!(core.next(Millis(102)).is_some_and(|next| next <= Millis(602)));
     assert_eq!(said(&poll(&mut core, &data, Millis(602))), ["10.0.0.2:8848 push 7>None"]);
     core.changed(&8, Millis(5_099));
-    assert!(poll(&mut core, &data, Millis(5_100)).is_empty() && core.next(Millis(5_100)).is_none());
+    assert!(poll(&mut core, &data, Millis(5_100)).is_empty());
+    assert_eq!(core.next(Millis(5_100)), Some(Millis(5_600)));
     core.changed(&9, Millis(5_101));
     assert!(poll(&mut core, &data, Millis(5_101)).is_empty() && core.waiting().next().is_none());
     // A member again, it has no confirmations left.
@@ -416,6 +417,66 @@ fn a_node_that_stands_still_while_it_loads_loads_anew() {
         }
         assert_eq!(said(&poll(&mut core, &data, Millis(3_003))), ["ready 2"]);
     }
+}
+
+#[test]
+fn a_node_that_ran_while_it_was_no_member_serves_when_it_has_loaded() {
+    let data = Numbers::default();
+    let peers = vec![nacre(2, MemberState::Up)];
+    let (mut core, mut now) =
+        (Core::new(RHYTHM, view(Standing::Removed, peers.clone()), Millis(0)), Millis(0));
+    assert_eq!(said(&driven(&mut core, &data, &mut now, 9_000)), [""; 0]);
+    core.see(view(Standing::Starting, peers), now);
+    let actions = poll(&mut core, &data, now);
+    answered(&mut core, id(&actions, 0), Answer::Load(Loaded::Merged), &data, now.plus(1));
+    assert_eq!(said(&poll(&mut core, &data, now.plus(1))), ["ready 1"]);
+}
+
+#[test]
+fn a_node_that_stood_still_while_it_was_no_member_compares_for_a_second_too() {
+    let data = Numbers::default();
+    let peers = vec![nacre(2, MemberState::Up)];
+    for is_driven in [false, true] {
+        let mut core = Core::new(RHYTHM, view(Standing::Removed, peers.clone()), Millis(0));
+        assert_eq!(said(&poll(&mut core, &data, Millis(0))), [""; 0]);
+        if is_driven {
+            assert_eq!(said(&poll(&mut core, &data, Millis(9_000))), [""; 0]);
+        }
+        core.see(view(Standing::Starting, peers.clone()), Millis(9_001));
+        let actions = poll(&mut core, &data, Millis(9_001));
+        assert_eq!(said(&actions), ["10.0.0.2:8848 load"]);
+        answered(&mut core, id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(9_002));
+        assert_eq!(said(&poll(&mut core, &data, Millis(10_000))), [""; 0], "its sockets may not be empty");
+        let actions = poll(&mut core, &data, Millis(10_001));
+        assert_eq!(said(&actions), ["10.0.0.2:8848 load"]);
+        answered(&mut core, id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(10_002));
+        assert_eq!(said(&poll(&mut core, &data, Millis(10_002))), ["ready 1"]);
+    }
+}
+
+#[test]
+fn an_answer_to_a_load_that_is_over_is_none_to_the_next_one() {
+    let data = Numbers::default();
+    let peers = vec![nacre(2, MemberState::Up), nacre(3, MemberState::Up)];
+    let mut core = Core::new(RHYTHM, view(Standing::Starting, peers.clone()), Millis(0));
+    let first = poll(&mut core, &data, Millis(0));
+    answered(&mut core, id(&first, 0), Answer::Load(Loaded::Merged), &data, Millis(1));
+    let mut now = Millis(1);
+    let again = driven(&mut core, &data, &mut now, 2_999);
+    assert_eq!(said(&again), ["10.0.0.2:8848 load", "10.0.0.3:8848 load"]);
+    answered(&mut core, id(&again, 0), Answer::Load(Loaded::Merged), &data, now);
+    assert_eq!(said(&poll(&mut core, &data, now)), ["ready 1"], "without the one that hangs");
+    core.see(view(Standing::Serving, peers.clone()), now);
+    assert_eq!(said(&driven(&mut core, &data, &mut now, 1_500)), [""; 0]);
+    core.see(view(Standing::Comparing, peers), now);
+    answered(&mut core, id(&first, 1), Answer::Load(Loaded::Merged), &data, now);
+    let both = ["10.0.0.2:8848 load", "10.0.0.3:8848 load"];
+    let anew = poll(&mut core, &data, now);
+    assert_eq!(said(&anew), both, "what it had then lay in a socket");
+    answered(&mut core, id(&again, 1), Answer::Load(Loaded::Merged), &data, now.plus(1));
+    answered(&mut core, id(&anew, 0), Answer::Load(Loaded::Merged), &data, now.plus(1));
+    let actions = driven(&mut core, &data, &mut now.plus(1), 2_000);
+    assert_eq!(said(&actions), [""; 0]);
 }
 
 #[test]

@@ -11,13 +11,13 @@ use futures_util::future::join_all;
 use http::StatusCode;
 
 use super::{
-    accept::{self, AcceptError, Part},
+    accept::Outcome,
     batch,
-    bodies::{BODY_BYTES, DatumToSend, Dialect, bodies},
+    bodies::{BODY_BYTES, Body, DatumToSend, Dialect, bodies},
     checksum,
     core::{Answer, Call},
     documents::{Ask, Heard, Hex, Keys, Named, Verified, Verify, Wanted, parted},
-    handle::{Distro, REFUSED_DATA},
+    handle::{ANOTHER_TIME, Distro, FAULTY_DATA, LEFT_OUT, REFUSED_DATA},
     key,
     lists::Lists,
     load::Loaded,
@@ -30,7 +30,7 @@ use crate::{
         clock::{Millis, Reading},
         json,
     },
-    cluster::{Address, Evidence, Peer, PeerError, Peers, View, peer::MOST_UNREACHED},
+    cluster::{Address, Evidence, Peer, PeerError, Peers, View, behind_text, peer::MOST_UNREACHED},
     model::{Registry, ServiceKey},
 };
 
@@ -46,8 +46,62 @@ enum ExchangeError {
     Answer(#[from] serde_json::Error),
     #[error("the answer with all data can't be read: {0}")]
     Pieces(#[from] PieceError),
-    #[error("its data are of more than a day ahead of this node's clock: set one of the two clocks right")]
-    Clock,
+    #[error("{}", behind_text(.0))]
+    Clock(Duration),
+}
+
+/// Bytes of what can't be read that a line shows.
+const SHOWN_OF_UNREADABLE: usize = 200;
+
+/// Whether it is the data that a member refuses, and not the call.
+fn is_of_data(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::INTERNAL_SERVER_ERROR
+    )
+}
+
+/// What has become of all data of a peer so far.
+#[derive(Debug, Default)]
+struct Loading {
+    /// Keys of services that are longer than one may be.
+    too_long: Vec<String>,
+    /// Something of a service was taken, or could have been.
+    any_good: bool,
+    /// The highest stamp that is too far ahead of this node's clock, and the first words about one.
+    ahead: Option<(u64, String)>,
+    /// What else was wrong, first.
+    fault: Option<String>,
+}
+
+impl Loading {
+    /// Clocks of members that differ by more than this, in milliseconds, explain stamps that are a day ahead; and no less does, since
+    /// stamps run ahead of their clocks by an hour at most.
+    const FAR_MS: u64 = 12 * 60 * 60 * 1_000;
+
+    fn took(&mut self, outcome: &Outcome) {
+        for fault in outcome.faults() {
+            match fault.of_another_time() {
+                Some(stamp) => {
+                    let ahead = self.ahead.get_or_insert_with(|| (stamp, fault.to_string()));
+                    ahead.0 = ahead.0.max(stamp);
+                }
+                None => _ = self.fault.get_or_insert_with(|| fault.to_string()),
+            }
+        }
+        self.any_good |= outcome.taken.len() > outcome.halved.len();
+    }
+
+    /// By how much this node's clock is behind that of the peer, where that makes its data useless: all of them that there are,
+    /// or some of them by its clock, which it may show. Where both clocks agree, single stamps are wrong.
+    fn behind(&self, theirs_ms: Option<u64>, own_ms: u64) -> Option<Duration> {
+        let ahead_ms = self.ahead.as_ref()?.0.saturating_sub(own_ms);
+        let by_clock_ms = theirs_ms.map(|theirs_ms| theirs_ms.saturating_sub(own_ms));
+        match by_clock_ms.filter(|behind_ms| *behind_ms > Self::FAR_MS) {
+            Some(behind_ms) => Some(Duration::from_millis(behind_ms)),
+            None => (!self.any_good).then(|| Duration::from_millis(ahead_ms)),
+        }
+    }
 }
 
 /// Calls peers on behalf of the protocol; cheap to clone.
@@ -111,7 +165,7 @@ impl Exchange {
         let kind = match error {
             ExchangeError::Peer(error) => error.kind(),
             ExchangeError::Answer(_) | ExchangeError::Pieces(_) => "unreadable answer",
-            ExchangeError::Clock => "another time",
+            ExchangeError::Clock(_) => ANOTHER_TIME,
         };
         self.distro.note_failure(to, kind, &error.to_string());
     }
@@ -119,6 +173,11 @@ impl Exchange {
     async fn load(&self, to: &Address) -> Loaded {
         match self.load_all(to).await {
             Ok(()) => Loaded::Merged,
+            Err(error @ ExchangeError::Clock(behind)) => {
+                self.distro.0.cluster.is_behind(to, behind);
+                self.note(to, &error);
+                Loaded::OfAnotherTime
+            }
             Err(ExchangeError::Peer(PeerError::Starting)) => Loaded::Starting,
             Err(ExchangeError::Peer(PeerError::Forbidden(text))) => {
                 self.distro.note_failure(to, "forbidden", &text);
@@ -143,35 +202,68 @@ impl Exchange {
         if let Some(called) = all.called.take().filter(|called| !called.is_spelling_of(to)) {
             self.distro.0.cluster.is_another(to, called);
         }
-        let mut pieces = Pieces::new(self.peers.max_datum());
-        let mut is_of_another_time = false;
+        let (mut pieces, mut loading) = (Pieces::new(self.peers.max_datum()), Loading::default());
         while let Some(part) = all.next().await? {
             for piece in pieces.push(&part)? {
-                is_of_another_time |= self.take_some(to, &piece, asked)?;
+                self.take_some(to, &piece, asked, &mut loading);
             }
         }
-        is_of_another_time |= self.take_some(to, &pieces.end()?, asked)?;
-        if is_of_another_time { Err(ExchangeError::Clock) } else { Ok(()) }
+        loading.too_long.extend(pieces.take_skipped());
+        self.take_some(to, &pieces.end()?, asked, &mut loading);
+        let behind = loading.behind(all.wall_ms, self.at().wall_ms);
+        if behind.is_none()
+            && let Some((_, fault)) = loading.ahead.take()
+        {
+            loading.fault.get_or_insert(fault);
+        }
+        self.note_left_out(to, &loading);
+        behind.map_or(Ok(()), |behind| Err(ExchangeError::Clock(behind)))
     }
 
-    /// Takes some of all data of a peer; tells whether some are of another time. Of a member of 1.x only what is new: another one
-    /// may have told more of a list before.
+    /// Takes some of all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
+    /// What comes when the node serves, from a peer that wasn't waited for any more, counts as what any member tells then: parts
+    /// of it are here, and it may know of what nobody else does. What can't be read is left out, and costs nothing else.
     ///
     /// `asked`: when it was asked for, here and below.
-    fn take_some(&self, from: &Address, body: &[u8], asked: Reading) -> Result<bool, ExchangeError> {
+    fn take_some(&self, from: &Address, body: &[u8], asked: Reading, loading: &mut Loading) {
         let at = self.at();
-        let batch = batch::read_answer(body, asked, at)?;
-        let outcome = accept::take(self.registry(), batch, |_| Part::Follows, at.now);
-        self.distro.taken(&outcome);
-        self.distro.note_outcome(from, &outcome);
-        Ok(outcome.faults().any(AcceptError::is_of_another_time))
+        match batch::read_answer(body, asked, at) {
+            Ok(batch) => {
+                let outcome = self.distro.take(Some(from), batch, at.now);
+                loading.took(&outcome);
+                self.distro.send_better(from, &outcome);
+            }
+            Err(error) => match Pieces::each(body) {
+                each if each.len() > 1 => {
+                    each.iter().for_each(|one| self.take_some(from, one, asked, loading));
+                }
+                _ => {
+                    let begin = String::from_utf8_lossy(&body[..body.len().min(SHOWN_OF_UNREADABLE)]);
+                    loading.fault.get_or_insert_with(|| format!("{begin}: {error}"));
+                }
+            },
+        }
+    }
+
+    fn note_left_out(&self, from: &Address, loading: &Loading) {
+        if let Some((first, others)) = loading.too_long.split_first() {
+            let most = self.peers.max_datum();
+            let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+            let reason = format!(
+                "{first}{more}: a single service has more than the {most} bytes of nacre.peer.max-body-bytes"
+            );
+            self.distro.note_failure(from, LEFT_OUT, &reason);
+        }
+        if let Some(fault) = &loading.fault {
+            self.distro.note_failure(from, FAULTY_DATA, fault);
+        }
     }
 
     async fn push(&self, to: &Address, items: Vec<Item<ServiceKey>>) -> Sent {
         let dialect = self.dialect(to);
         match self.send(to, &items, dialect).await {
             Ok(stamps) => Sent::Taken(stamps.into_iter().map(Some).collect()),
-            Err(PeerError::Refused(StatusCode::BAD_REQUEST | StatusCode::INTERNAL_SERVER_ERROR, _)) => {
+            Err(PeerError::Refused(status, _)) if is_of_data(status) => {
                 self.push_each(to, items, dialect).await
             }
             Err(error) => {
@@ -181,53 +273,64 @@ impl Exchange {
         }
     }
 
-    /// Sends one by one what was refused together: what is refused alone is refused for good.
+    /// Sends one by one what was refused together: what is refused alone is refused for good. Of what goes in parts the others
+    /// are sent all the same.
     async fn push_each(&self, to: &Address, items: Vec<Item<ServiceKey>>, dialect: Dialect) -> Sent {
         let mut stamps = Vec::with_capacity(items.len());
         for item in items {
-            match self.send(to, std::slice::from_ref(&item), dialect).await {
-                Ok(sent) => stamps.push(sent.first().copied()),
-                Err(PeerError::Refused(
-                    StatusCode::BAD_REQUEST | StatusCode::INTERNAL_SERVER_ERROR,
-                    text,
-                )) => {
-                    let reason = format!("{}: {text}", item.key);
-                    self.distro.note_failure(to, REFUSED_DATA, &reason);
-                    stamps.push(None);
-                }
-                Err(error) => {
-                    self.note(to, &error.into());
-                    return Sent::Failed;
+            let (mut stamp, mut is_refused) = (None, false);
+            for body in self.bodies_of(std::slice::from_ref(&item), dialect) {
+                stamp = body.stamps.last().copied();
+                match self.send_body(to, body, dialect).await {
+                    Ok(()) => {}
+                    Err(PeerError::Refused(status, text)) if is_of_data(status) => {
+                        let reason = format!("{}: {text}", item.key);
+                        self.distro.note_failure(to, REFUSED_DATA, &reason);
+                        is_refused = true;
+                    }
+                    Err(error) => {
+                        self.note(to, &error.into());
+                        return Sent::Failed;
+                    }
                 }
             }
+            stamps.push(stamp.filter(|_| !is_refused));
         }
         Sent::Taken(stamps)
     }
 
-    /// Sends the newest of these; gives the highest stamp of each.
+    /// Sends the newest of these; gives the highest stamp of each when all of it is taken.
     async fn send(
         &self,
         to: &Address,
         items: &[Item<ServiceKey>],
         dialect: Dialect,
     ) -> Result<Vec<u64>, PeerError> {
-        let (registry, view) = (self.registry(), self.distro.0.cluster.view());
+        let mut stamps = Vec::with_capacity(items.len());
+        for body in self.bodies_of(items, dialect) {
+            stamps.extend(&body.stamps);
+            self.send_body(to, body, dialect).await?;
+        }
+        Ok(stamps)
+    }
+
+    /// The newest of these.
+    fn bodies_of(&self, items: &[Item<ServiceKey>], dialect: Dialect) -> impl Iterator<Item = Body> {
+        let outgoing = items.iter().map(|item| DatumToSend {
+            service: item.key.clone(),
+            state: self.registry().get(item.key.place()).map(|service| service.state()),
+            newer_than: item.newer_than,
+        });
+        bodies(outgoing, dialect, || self.at(), BODY_BYTES)
+    }
+
+    async fn send_body(&self, to: &Address, body: Body, dialect: Dialect) -> Result<(), PeerError> {
+        let view = self.distro.0.cluster.view();
         let unreached: Vec<Address> = match dialect {
             Dialect::Nacre => view.unreached().cloned().collect(),
             Dialect::Legacy => Vec::new(),
         };
-        let outgoing = items.iter().map(|item| DatumToSend {
-            service: item.key.clone(),
-            state: registry.get(item.key.place()).map(|service| service.state()),
-            newer_than: item.newer_than,
-        });
-        let mut stamps = Vec::with_capacity(items.len());
-        let at = self.at();
-        for body in bodies(outgoing, dialect, at, BODY_BYTES) {
-            self.peers.put_data(to, body.bytes, &unreached, at.now.0).await?;
-            stamps.extend(body.stamps);
-        }
-        Ok(stamps)
+        self.peers.put_data(to, body.bytes, &unreached, body.at.now.0).await.map(drop)
     }
 
     /// Brings what a member knows of one service; a failure is told, and nothing else follows from it.
@@ -370,4 +473,58 @@ fn body(document: &impl serde::Serialize) -> Bytes {
 
 fn read<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, serde_json::Error> {
     serde_json::from_slice(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        distro::accept::{Part, take},
+        model::Limits,
+    };
+
+    const DAY_MS: u64 = 86_400_000;
+    const OWN_MS: u64 = 1_795_983_049_938;
+    const AT: Reading = Reading { now: Millis(1 << 40), wall_ms: OWN_MS };
+
+    /// What becomes of services with instances under these stamps, which are ahead of the own clock by so many days.
+    fn loading(services: &[&[u64]]) -> Loading {
+        let datum = |(number, days): (usize, &&[u64])| {
+            let instances: Vec<String> = days
+                .iter()
+                .map(|days| {
+                    let stamp = OWN_MS + days * DAY_MS;
+                    format!(r#"{{"ip":"a{days}","port":1,"nacreStamp":{stamp},"nacreAge":1}}"#)
+                })
+                .collect();
+            let key = key::of(ServiceKey::new("public", &format!("G@@s{number}")).place());
+            let list = instances.join(",");
+            format!(
+                r#""{key}":{{"key":"{key}","value":{{"instanceList":[{list}]}},"nacre":{{"complete":true}}}}"#
+            )
+        };
+        let data: Vec<String> = services.iter().enumerate().map(datum).collect();
+        let registry = Registry::new(Arc::default(), Limits::default()).shared(AT);
+        let batch = batch::read(format!("{{{}}}", data.join(",")).as_bytes(), AT).unwrap();
+        let mut loading = Loading::default();
+        loading.took(&take(&registry, batch, |_| Part::Follows, AT.now));
+        loading
+    }
+
+    #[test]
+    fn data_are_of_another_time_where_none_can_be_taken_or_the_member_s_clock_says_so() {
+        let behind = |services: &[&[u64]], theirs_days: Option<u64>| {
+            let theirs_ms = theirs_days.map(|days| OWN_MS + days * DAY_MS);
+            loading(services).behind(theirs_ms, OWN_MS).map(|behind| behind.as_secs() / 86_400)
+        };
+        assert_eq!(behind(&[], Some(9)), None, "there is nothing to be taken");
+        assert_eq!(behind(&[&[0], &[1]], Some(9)), None, "all is taken");
+        assert_eq!(behind(&[&[2], &[3, 2]], None), Some(3));
+        assert_eq!(behind(&[&[2], &[3]], Some(9)), Some(9));
+        assert_eq!(behind(&[&[2], &[3]], Some(0)), Some(3), "the clocks were set right, the stamps were not");
+        assert_eq!(behind(&[&[2], &[0]], Some(2)), Some(2), "part of the list would be shown");
+        assert_eq!(behind(&[&[2], &[0]], Some(0)), None, "a stamp is wrong");
+        assert_eq!(behind(&[&[2, 0], &[0]], None), None);
+        assert_eq!(loading(&[&[2], &[0]]).fault, None, "it is told with the clocks, or by itself");
+    }
 }

@@ -153,8 +153,8 @@ impl Distro {
         self.0.tenure.lock().see(view, now);
     }
 
-    /// Asks those that may know of beats of the silent instances of a service which this node owns;
-    /// [`Distro::next_settled`] gives it when they have answered.
+    /// Asks those that may know of beats of the silent instances of a service that this node looks after, as its owner or in
+    /// the owner's place; [`Distro::next_settled`] gives it when they have answered.
     pub fn ask(&self, key: &ServiceKey) {
         self.0.core.lock().ask(key, self.0.clock.now());
         self.0.woken.notify_one();
@@ -272,7 +272,7 @@ impl Distro {
         let buckets = Buckets::of(&self.0.lists, &of_source);
         let differ = buckets.root() != asked.root.0;
         let mut understood = self.0.understood.lock();
-        // Looked at behind the lock: whoever leaves the list is forgotten behind it, too.
+        // Looked at behind the lock: whoever leaves the list is forgotten behind it, too. Claims know themselves whose count.
         if self.0.cluster.view_guard().peer(&claim.source).is_some() {
             self.0.claims.lock().heard(&claim, self.0.clock.now());
             understood.verified(&self.0.lists.0, &claim, (&known, !differ), now);
@@ -306,6 +306,10 @@ fn what_follows(kind: &'static str) -> &'static str {
     match kind {
         REFUSED_DATA => "a member refused data: it is sent them again when they change",
         FAULTY_DATA => "some data of a member can't be used: the rest of them counts",
+        LEFT_OUT => "a member has data that this node can't take: they are left out here, all others count",
+        ANOTHER_TIME => {
+            "the data of a member can't be taken: while no member's can, this node doesn't serve, and goes on by itself when the clock is right"
+        }
         DISPUTED => "a member compares data that aren't its own: nothing follows from that",
         "gone" => "data for a member wait until it is back, or off the list",
         _ => {
@@ -318,6 +322,10 @@ fn what_follows(kind: &'static str) -> &'static str {
 pub(super) const REFUSED_DATA: &str = "refused data";
 /// What a member sent is wrong in part.
 pub(super) const FAULTY_DATA: &str = "faulty data";
+/// A service of a member is too long.
+pub(super) const LEFT_OUT: &str = "data left out";
+/// This node's clock is far behind that of a member.
+pub(super) const ANOTHER_TIME: &str = "another time";
 /// A member takes itself for the owner of what is this node's.
 pub(super) const DISPUTED: &str = "disputed";
 

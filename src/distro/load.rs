@@ -20,9 +20,14 @@ const PATIENCE_MS: u64 = 3_000;
 /// Data that were loaded longer ago are loaded once more before the node serves, in milliseconds.
 const FRESH_MS: u64 = 500;
 /// How long a node compares at least after it stood still, in milliseconds: until what lay in its sockets has been read.
-const LEAST_COMPARING_MS: u64 = 1_000;
+pub(super) const LEAST_COMPARING_MS: u64 = 1_000;
 /// Pause between two tries at one peer, in milliseconds.
 const RETRY_MS: u64 = 500;
+/// The same at one whose data are of another time: all of them come each time, and clocks aren't set right in moments.
+const CLOCK_RETRY_MS: u64 = 3_000;
+/// How long such a peer may be silent before it counts as one that always was, in milliseconds: it has data, and a node
+/// without them would show empty lists.
+const CLOCK_SILENCE_MS: u64 = 60_000;
 
 /// How an attempt to load from a peer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +40,8 @@ pub enum Loaded {
     Unknown,
     /// Its port is shut.
     Refused,
+    /// What it has can't be taken, since this node's clock is far behind: it is asked until the clock is right.
+    OfAnotherTime,
     /// No answer, or none that can be used.
     Failed,
 }
@@ -49,6 +56,12 @@ struct Asked {
     unanswered: u32,
     /// When it was last asked.
     asked: Millis,
+    /// When the newest of its data that are here was asked for.
+    merged: Millis,
+    /// When it last answered, or failed to.
+    heard: Millis,
+    /// When it last told what is of another time.
+    of_another_time: Option<Millis>,
     /// How it answered when it was asked once more, last.
     anew: Option<Loaded>,
     /// It takes its time to answer, while what others have told grows old.
@@ -99,6 +112,9 @@ impl Load {
             next: now,
             unanswered: 0,
             asked: now,
+            merged: now,
+            heard: now,
+            of_another_time: None,
             anew: None,
             is_slow: false,
         };
@@ -113,13 +129,18 @@ impl Load {
         for asked in self.peers.values_mut().filter(|asked| self.again.is_some() && asked.is_merged()) {
             asked.is_slow |= asked.under_way && now.since(asked.asked) > FRESH_MS;
         }
-        let again = self.again.is_some() && !self.awaits_any(now);
+        // Who failed to answer once more has been asked; whose answer came late has answered the question of then.
+        let since = |asked: &Asked| {
+            if self.again.is_some_and(|again| asked.asked >= again) { asked.asked } else { asked.merged }
+        };
+        let may_ask_again =
+            |asked: &Asked| asked.is_merged() && !asked.under_way && !asked.is_slow && since(asked) < now;
+        let is_old = |asked: &Asked| may_ask_again(asked) && now.since(since(asked)) > FRESH_MS;
+        // All at once: those asked later would only be fresh when the others are old.
+        let again = self.again.is_some() && !self.awaits_any(now) && self.peers.values().any(is_old);
         let retries = self.hears_nobody(now);
         let due = |asked: &Asked| match asked.last {
-            Some(Loaded::Merged) => {
-                let is_old = !asked.under_way && !asked.is_slow && now.since(asked.asked) > FRESH_MS;
-                again && is_old || retries && asked.next <= now
-            }
+            Some(Loaded::Merged) => again && may_ask_again(asked) || retries && asked.next <= now,
             _ => asked.next <= now,
         };
         let mut addresses = Vec::new();
@@ -135,20 +156,36 @@ impl Load {
         addresses
     }
 
-    /// Notes how an attempt ended.
-    pub fn answered(&mut self, address: &Address, outcome: Loaded, now: Millis) {
-        if let Some(asked) = self.peers.get_mut(address) {
-            if outcome == Loaded::Merged {
-                self.merged_at.get_or_insert(now);
-            }
-            // Who doesn't answer once more has given its data before.
-            let last = asked.last.filter(|last| *last == Loaded::Merged).unwrap_or(outcome);
-            let anew = self.again.map(|_| outcome);
-            let is_slow = asked.is_slow || anew.is_some() && now.since(asked.asked) > FRESH_MS;
-            let next = now.plus(RETRY_MS);
-            let unanswered = 0;
-            *asked = Asked { last: Some(last), under_way: false, next, unanswered, anew, is_slow, ..*asked };
+    /// Notes how the attempt ended that was made when the peer was `asked`. Where it was asked again since, the data that come
+    /// so late are here like any others; but the later answer is waited for all the same, and only what was asked for since all
+    /// are asked once more tells what was heard meanwhile. What was asked for by another load, before this one, says nothing.
+    pub fn answered(&mut self, address: &Address, asked: Millis, outcome: Loaded, now: Millis) {
+        let Some(peer) = self.peers.get_mut(address).filter(|_| asked >= self.began) else { return };
+        let is_merged = outcome == Loaded::Merged;
+        if is_merged {
+            self.merged_at.get_or_insert(now);
+            peer.merged = if peer.is_merged() { peer.merged.max(asked) } else { asked };
         }
+        peer.heard = now;
+        if outcome == Loaded::OfAnotherTime {
+            peer.of_another_time = Some(now);
+        }
+        if asked < peer.asked {
+            if is_merged {
+                peer.last = Some(outcome);
+            }
+            if is_merged && self.again.is_some_and(|again| asked >= again) {
+                peer.anew = Some(outcome);
+            }
+            return;
+        }
+        // Who doesn't answer once more has given its data before.
+        let last = peer.last.filter(|last| *last == Loaded::Merged).unwrap_or(outcome);
+        let anew = self.again.map(|_| outcome);
+        let is_slow = peer.is_slow || anew.is_some() && now.since(asked) > FRESH_MS;
+        let pause_ms = if outcome == Loaded::OfAnotherTime { CLOCK_RETRY_MS } else { RETRY_MS };
+        let (next, unanswered) = (now.plus(pause_ms), 0);
+        *peer = Asked { last: Some(last), under_way: false, next, unanswered, anew, is_slow, ..*peer };
     }
 
     /// Whether the node has what it can get, and has it fresh: what was loaded long before is asked for once more, since
@@ -184,7 +221,8 @@ impl Load {
     /// With the data of one peer: when every other has answered, or its try has failed; after three seconds without those
     /// that are silent or don't know this node, which nobody tells of changes before they do.
     /// Without: when all are starting as this node is, or have been silent for ten seconds; those that don't know it must
-    /// come to know it.
+    /// come to know it, unless they have said nothing more for as long. Those whose data are of another time are waited for while
+    /// they answer, and a minute more.
     fn has_enough(&self, now: Millis) -> bool {
         let mut states = self.peers.values().map(|asked| asked.last);
         if states.clone().any(|last| last == Some(Loaded::Merged)) {
@@ -195,14 +233,17 @@ impl Load {
             return states.all(|last| match last {
                 None => waited(self.began),
                 Some(Loaded::Unknown) => self.merged_at.is_some_and(waited),
-                Some(Loaded::Merged | Loaded::Starting | Loaded::Refused | Loaded::Failed) => true,
+                Some(_) => true,
             });
         }
         let silent = now.since(self.began) >= SILENCE_MS;
-        states.all(|last| match last {
+        let has_answered =
+            |asked: &Asked| asked.of_another_time.is_some_and(|at| now.since(at) < CLOCK_SILENCE_MS);
+        self.peers.values().all(|asked| match asked.last {
+            Some(Loaded::Refused | Loaded::Failed | Loaded::OfAnotherTime) if has_answered(asked) => false,
             Some(Loaded::Starting | Loaded::Merged) => true,
-            Some(Loaded::Unknown) => false,
-            Some(Loaded::Refused | Loaded::Failed) | None => silent,
+            Some(Loaded::Unknown) => now.since(asked.heard) >= SILENCE_MS,
+            Some(Loaded::Refused | Loaded::Failed | Loaded::OfAnotherTime) | None => silent,
         })
     }
 
@@ -224,6 +265,10 @@ impl Load {
             [self.merged_at, self.again].into_iter().flatten().map(|since| since.plus(PATIENCE_MS));
         let gives_up = self.again.map(|again| again.plus(SILENCE_MS));
         let ends = ends.into_iter().chain(ends_again).chain(gives_up).chain([self.not_before]);
+        let unknown = self.peers.values().filter(|asked| asked.last == Some(Loaded::Unknown));
+        let ends = ends.chain(unknown.map(|asked| asked.heard.plus(SILENCE_MS)));
+        let clocks = self.peers.values().filter_map(|asked| asked.of_another_time);
+        let ends = ends.chain(clocks.map(|at| at.plus(CLOCK_SILENCE_MS)));
         let ends = ends.chain(fresh).filter(|end| *end > now);
         tries.map(|asked| asked.next).chain(ends).min()
     }
@@ -243,6 +288,22 @@ mod tests {
         load
     }
 
+    /// The peer answers what it was asked last.
+    fn answer(load: &mut Load, peer: u32, outcome: Loaded, now: u64) {
+        let asked = load.peers[&address(peer)].asked;
+        load.answered(&address(peer), asked, outcome, Millis(now));
+    }
+
+    /// A load after a standstill from two peers whose data are here, and which have been asked once more at 2,000.
+    fn asked_once_more() -> Load {
+        let mut load = Load::after_standstill((1..=2).map(address), Millis(1_000));
+        load.take(Millis(1_000));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
+        answer(&mut load, 2, Loaded::Merged, 1_001);
+        assert_eq!(load.take(Millis(2_000)).len(), 2);
+        load
+    }
+
     /// Whether it is complete when it is driven.
     fn is_done(load: &mut Load, now: u64) -> bool {
         load.take(Millis(now));
@@ -252,26 +313,64 @@ mod tests {
     #[test]
     fn a_node_with_one_peer_s_data_waits_for_the_first_word_of_each_other() {
         let mut load = load(3);
-        load.answered(&address(1), Loaded::Merged, Millis(1_001));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
         assert!(!is_done(&mut load, 1_001));
-        load.answered(&address(2), Loaded::Refused, Millis(1_001));
+        answer(&mut load, 2, Loaded::Refused, 1_001);
         assert!(!is_done(&mut load, 1_400));
-        load.answered(&address(3), Loaded::Failed, Millis(1_450));
+        answer(&mut load, 3, Loaded::Failed, 1_450);
         assert!(is_done(&mut load, 1_450));
         assert_eq!(load.merged().count(), 1);
     }
 
     #[test]
+    fn peers_whose_data_are_of_another_time_are_waited_for_while_they_answer() {
+        let mut load = load(2);
+        answer(&mut load, 2, Loaded::Refused, 1_001);
+        let mut now = 1_001;
+        while now < 600_000 {
+            answer(&mut load, 1, Loaded::OfAnotherTime, now);
+            assert!(!is_done(&mut load, now + 2_999));
+            now += 3_000;
+            assert_eq!(load.peers[&address(1)].next, Millis(now));
+            load.take(Millis(now));
+        }
+        // It isn't one that never said anything when an answer fails to come.
+        answer(&mut load, 1, Loaded::Failed, now);
+        let until = now - 3_000 + 60_000;
+        assert!(!is_done(&mut load, until - 1));
+        assert!(load.next(Millis(until - 1)).is_some_and(|next| next <= Millis(until)));
+        answer(&mut load, 1, Loaded::Refused, until - 1);
+        assert!(is_done(&mut load, until));
+    }
+
+    #[test]
+    fn when_the_clock_is_right_or_another_s_data_can_be_used_the_node_goes_on() {
+        let mut load = super::Load::new((1..=2).map(address), Millis(1_000));
+        load.take(Millis(1_000));
+        answer(&mut load, 1, Loaded::OfAnotherTime, 1_001);
+        answer(&mut load, 2, Loaded::Starting, 1_001);
+        assert!(!is_done(&mut load, 60_000));
+        answer(&mut load, 1, Loaded::Merged, 60_001);
+        assert!(is_done(&mut load, 60_001));
+        let mut load = super::Load::new((1..=2).map(address), Millis(1_000));
+        load.take(Millis(1_000));
+        answer(&mut load, 1, Loaded::OfAnotherTime, 1_001);
+        assert!(!is_done(&mut load, 1_100));
+        answer(&mut load, 2, Loaded::Merged, 1_101);
+        assert!(is_done(&mut load, 1_101));
+    }
+
+    #[test]
     fn one_that_hangs_is_not_waited_for_and_the_others_are_asked_for_what_they_heard_meanwhile() {
         let mut load = load(3);
-        load.answered(&address(1), Loaded::Merged, Millis(1_001));
-        load.answered(&address(2), Loaded::Merged, Millis(1_001));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
+        answer(&mut load, 2, Loaded::Merged, 1_001);
         assert!(!is_done(&mut load, 3_999));
         assert_eq!(load.take(Millis(4_000)), [address(1), address(2), address(3)]);
-        load.answered(&address(1), Loaded::Merged, Millis(4_001));
+        answer(&mut load, 1, Loaded::Merged, 4_001);
         assert!(!is_done(&mut load, 4_001));
         assert_eq!(load.next(Millis(4_001)), Some(Millis(4_501)));
-        load.answered(&address(2), Loaded::Failed, Millis(4_002));
+        answer(&mut load, 2, Loaded::Failed, 4_002);
         assert!(is_done(&mut load, 4_002));
         assert_eq!(load.merged().count(), 2);
     }
@@ -280,51 +379,77 @@ mod tests {
     fn while_a_slow_one_is_waited_for_what_the_others_told_grows_old_and_is_asked_for_again() {
         let mut load = load(3);
         for peer in 1..=3 {
-            load.answered(&address(peer), Loaded::Merged, Millis(1_001));
+            answer(&mut load, peer, Loaded::Merged, 1_001);
         }
         assert!(is_done(&mut load, 1_001), "all of it is fresh");
         let mut load = super::Load::after_standstill((1..=3).map(address), Millis(1_000));
         load.take(Millis(1_000));
         for peer in 1..=3 {
-            load.answered(&address(peer), Loaded::Merged, Millis(1_001));
+            answer(&mut load, peer, Loaded::Merged, 1_001);
         }
         assert_eq!(load.take(Millis(2_000)).len(), 3);
-        load.answered(&address(1), Loaded::Merged, Millis(2_001));
-        load.answered(&address(2), Loaded::Merged, Millis(2_001));
+        answer(&mut load, 1, Loaded::Merged, 2_001);
+        answer(&mut load, 2, Loaded::Merged, 2_001);
         assert_eq!(load.next(Millis(2_001)), Some(Millis(2_501)));
         assert!(!is_done(&mut load, 2_501) && !is_done(&mut load, 4_999));
         assert_eq!(load.next(Millis(4_999)), Some(Millis(5_000)));
         assert_eq!(load.take(Millis(5_000)), [address(1), address(2)]);
         assert!(!load.is_complete(Millis(5_000)));
-        load.answered(&address(1), Loaded::Merged, Millis(5_001));
-        load.answered(&address(2), Loaded::Merged, Millis(5_001));
+        answer(&mut load, 1, Loaded::Merged, 5_001);
+        answer(&mut load, 2, Loaded::Merged, 5_001);
         assert!(is_done(&mut load, 5_001));
+    }
+
+    #[test]
+    fn a_late_answer_is_as_old_as_its_question_whatever_became_of_the_next() {
+        let mut load = load(3);
+        answer(&mut load, 3, Loaded::Unknown, 3_500);
+        answer(&mut load, 1, Loaded::Merged, 3_999);
+        assert_eq!(load.take(Millis(4_000)), [address(2), address(3)]);
+        answer(&mut load, 2, Loaded::Refused, 4_001);
+        load.answered(&address(2), Millis(1_000), Loaded::Merged, Millis(4_100));
+        answer(&mut load, 3, Loaded::Merged, 4_200);
+        assert_eq!(load.take(Millis(4_200)), [1, 2, 3].map(address));
+        for peer in 1..=3 {
+            assert!(!load.is_complete(Millis(4_201)));
+            answer(&mut load, peer, Loaded::Merged, 4_201);
+        }
+        assert!(is_done(&mut load, 4_201));
+    }
+
+    #[test]
+    fn peers_that_were_asked_at_different_times_are_asked_again_together() {
+        let mut load = load(2);
+        answer(&mut load, 1, Loaded::Merged, 1_300);
+        answer(&mut load, 2, Loaded::Unknown, 1_300);
+        assert_eq!(load.take(Millis(1_800)), [address(2)]);
+        answer(&mut load, 2, Loaded::Merged, 2_250);
+        assert_eq!(load.take(Millis(2_250)), [address(1), address(2)], "though the second is fresh");
+        answer(&mut load, 1, Loaded::Merged, 2_700);
+        answer(&mut load, 2, Loaded::Merged, 2_701);
+        assert!(is_done(&mut load, 2_701));
     }
 
     #[test]
     fn where_nobody_answers_once_more_they_are_tried_for_ten_seconds_but_not_those_that_are_gone() {
         let begin = || {
-            let mut load = super::Load::after_standstill((1..=2).map(address), Millis(1_000));
-            load.take(Millis(1_000));
-            load.answered(&address(1), Loaded::Merged, Millis(1_001));
-            load.answered(&address(2), Loaded::Merged, Millis(1_001));
-            assert_eq!(load.take(Millis(2_000)).len(), 2);
-            load.answered(&address(1), Loaded::Refused, Millis(2_001));
+            let mut load = asked_once_more();
+            answer(&mut load, 1, Loaded::Refused, 2_001);
             assert!(!is_done(&mut load, 2_001));
             load
         };
         let mut load = begin();
-        load.answered(&address(2), Loaded::Refused, Millis(2_002));
+        answer(&mut load, 2, Loaded::Refused, 2_002);
         assert!(is_done(&mut load, 2_002));
         let mut load = begin();
         assert_eq!(load.take(Millis(2_501)), [address(1)]);
         assert!(!is_done(&mut load, 4_999));
         assert_eq!(load.take(Millis(5_000)), [address(2)]);
-        load.answered(&address(2), Loaded::Failed, Millis(5_001));
-        load.answered(&address(1), Loaded::Refused, Millis(5_001));
+        answer(&mut load, 2, Loaded::Failed, 5_001);
+        answer(&mut load, 1, Loaded::Refused, 5_001);
         assert_eq!(load.take(Millis(5_501)), [address(1), address(2)]);
-        load.answered(&address(2), Loaded::Merged, Millis(5_502));
-        load.answered(&address(1), Loaded::Refused, Millis(5_502));
+        answer(&mut load, 2, Loaded::Merged, 5_502);
+        answer(&mut load, 1, Loaded::Refused, 5_502);
         assert!(is_done(&mut load, 5_502));
         let mut load = begin();
         let asked = [2_501, 5_000, 5_501, 8_000].map(|now| load.take(Millis(now)).len());
@@ -340,65 +465,123 @@ mod tests {
         assert_eq!((load.next(Millis(3_999)), load.take(Millis(4_000)).len()), (Some(Millis(4_000)), 1));
         assert_eq!(load.take(Millis(9_999)), []);
         assert_eq!(load.take(Millis(10_000)).len(), 1);
-        load.answered(&address(1), Loaded::Merged, Millis(10_100));
+        answer(&mut load, 1, Loaded::Merged, 10_100);
         assert!(is_done(&mut load, 10_100));
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_request_brings_data_and_ends_no_waiting_for_the_later_one() {
+        let mut load = load(2);
+        answer(&mut load, 1, Loaded::Refused, 1_001);
+        assert_eq!(load.take(Millis(1_501)), [address(1)]);
+        answer(&mut load, 1, Loaded::Starting, 1_502);
+        assert_eq!(load.take(Millis(2_002)), [address(1)]);
+        assert_eq!(load.take(Millis(4_000)), [address(2)], "beside the first request");
+        let late = |load: &mut Load, asked, outcome, now| {
+            load.answered(&address(2), Millis(asked), outcome, Millis(now));
+        };
+        late(&mut load, 1_000, Loaded::Failed, 4_001);
+        assert!(load.peers[&address(2)].under_way && load.peers[&address(2)].last.is_none());
+        late(&mut load, 1_000, Loaded::Merged, 4_002);
+        assert_eq!(load.merged().count(), 1);
+        assert!(!is_done(&mut load, 4_002), "its data are old, and the later ones may be about to come");
+        assert_eq!(load.take(Millis(4_100)), []);
+        answer(&mut load, 2, Loaded::Merged, 4_200);
+        assert!(is_done(&mut load, 4_200));
+    }
+
+    #[test]
+    fn of_those_that_are_asked_once_more_a_late_answer_counts_if_it_was_asked_for_since_then() {
+        let begin = || {
+            let mut load = asked_once_more();
+            assert_eq!(load.take(Millis(5_000)).len(), 2, "nobody answers");
+            load
+        };
+        let is_heard = |asked, outcome| {
+            let mut load = begin();
+            load.answered(&address(1), Millis(asked), outcome, Millis(5_001));
+            is_done(&mut load, 5_001)
+        };
+        assert!(!is_heard(1_000, Loaded::Merged) && !is_heard(2_000, Loaded::Failed));
+        assert!(is_heard(2_000, Loaded::Merged) && is_heard(5_000, Loaded::Merged));
+        let mut load = begin();
+        answer(&mut load, 1, Loaded::Merged, 5_001);
+        load.answered(&address(1), Millis(2_000), Loaded::Failed, Millis(5_002));
+        assert!(is_done(&mut load, 5_002), "a late failure takes nothing back");
+    }
+
+    #[test]
+    fn what_another_load_asked_for_says_nothing() {
+        let mut load = Load::after_standstill([address(1)].into_iter(), Millis(1_000));
+        load.answered(&address(1), Millis(900), Loaded::Merged, Millis(1_000));
+        assert_eq!((load.merged().count(), load.take(Millis(1_000)).len()), (0, 1));
+        load.answered(&address(1), Millis(900), Loaded::Merged, Millis(1_001));
+        assert_eq!((load.merged().count(), is_done(&mut load, 2_000)), (0, false));
     }
 
     #[test]
     fn a_node_that_stood_still_compares_for_a_second() {
         let mut load = Load::after_standstill((1..=2).map(address), Millis(1_000));
         assert_eq!(load.take(Millis(1_000)).len(), 2);
-        load.answered(&address(1), Loaded::Merged, Millis(1_001));
-        load.answered(&address(2), Loaded::Refused, Millis(1_001));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
+        answer(&mut load, 2, Loaded::Refused, 1_001);
         assert!(!is_done(&mut load, 1_999));
-        load.answered(&address(2), Loaded::Refused, Millis(1_999));
+        answer(&mut load, 2, Loaded::Refused, 1_999);
         assert_eq!(load.next(Millis(1_999)), Some(Millis(2_000)));
         assert_eq!(load.take(Millis(2_000)), [address(1)]);
-        load.answered(&address(1), Loaded::Merged, Millis(2_001));
+        answer(&mut load, 1, Loaded::Merged, 2_001);
         assert!(is_done(&mut load, 2_001));
     }
 
     #[test]
     fn nodes_that_all_start_go_on_when_each_has_said_so() {
         let mut load = load(2);
-        load.answered(&address(1), Loaded::Starting, Millis(1_001));
-        load.answered(&address(2), Loaded::Refused, Millis(1_001));
+        answer(&mut load, 1, Loaded::Starting, 1_001);
+        answer(&mut load, 2, Loaded::Refused, 1_001);
         assert!(!load.is_complete(Millis(10_999)));
         assert_eq!(load.take(Millis(1_500)), []);
         assert_eq!(load.take(Millis(1_501)), [address(1), address(2)]);
-        load.answered(&address(2), Loaded::Starting, Millis(1_502));
+        answer(&mut load, 2, Loaded::Starting, 1_502);
         assert!(is_done(&mut load, 1_502), "what was said before counts while it is asked again");
     }
 
     #[test]
     fn silence_ends_the_waiting_but_not_for_those_that_do_not_know_the_node() {
         let mut load = load(2);
-        load.answered(&address(1), Loaded::Refused, Millis(1_001));
+        answer(&mut load, 1, Loaded::Refused, 1_001);
         assert!(!is_done(&mut load, 10_999) && is_done(&mut load, 11_000));
-        load.answered(&address(1), Loaded::Unknown, Millis(12_000));
-        assert!(!is_done(&mut load, 99_000));
-        load.answered(&address(1), Loaded::Merged, Millis(99_000));
-        load.answered(&address(2), Loaded::Unknown, Millis(99_000));
+        answer(&mut load, 1, Loaded::Unknown, 12_000);
+        for now in [12_500, 15_500, 21_500] {
+            answer(&mut load, 2, Loaded::Failed, now);
+            assert!(load.take(Millis(now)).contains(&address(1)) && !load.is_complete(Millis(now)));
+        }
+        assert_eq!(load.next(Millis(21_999)), Some(Millis(22_000)));
+        assert!(!is_done(&mut load, 21_999) && load.is_complete(Millis(22_000)), "it says nothing more");
+        answer(&mut load, 1, Loaded::Unknown, 22_000);
+        assert!(!is_done(&mut load, 31_999));
+        load.take(Millis(99_000));
+        answer(&mut load, 1, Loaded::Merged, 99_000);
+        answer(&mut load, 2, Loaded::Unknown, 99_000);
         assert!(!is_done(&mut load, 101_999), "it may be about to know it");
         load.take(Millis(102_000));
-        load.answered(&address(1), Loaded::Merged, Millis(102_001));
+        answer(&mut load, 1, Loaded::Merged, 102_001);
         assert!(is_done(&mut load, 102_001));
     }
 
     #[test]
     fn one_that_does_not_know_the_node_yet_is_waited_for_as_long_as_a_list_takes() {
         let mut load = load(2);
-        load.answered(&address(1), Loaded::Merged, Millis(1_001));
-        load.answered(&address(2), Loaded::Unknown, Millis(1_001));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
+        answer(&mut load, 2, Loaded::Unknown, 1_001);
         assert!(!is_done(&mut load, 1_400));
-        load.answered(&address(2), Loaded::Merged, Millis(1_450));
+        answer(&mut load, 2, Loaded::Merged, 1_450);
         assert!(is_done(&mut load, 1_450));
     }
 
     #[test]
     fn who_leaves_the_list_is_not_waited_for_and_who_joins_is_asked() {
         let mut load = load(2);
-        load.answered(&address(1), Loaded::Merged, Millis(1_001));
+        answer(&mut load, 1, Loaded::Merged, 1_001);
         load.relist([address(1)].into_iter(), Millis(1_002));
         load.relist([address(1), address(3)].into_iter(), Millis(1_003));
         assert_eq!(load.take(Millis(1_003)), [address(3)]);

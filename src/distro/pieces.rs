@@ -1,7 +1,8 @@
 //! Cuts the answer with all data of a member, while it comes, into documents of some data each.
 //!
 //! Pure. A node that loads so holds some megabytes of a member's data at a time, however many there are, instead of the
-//! text of all of them. Only the outermost object is looked at; whether its pieces are JSON is for their reader to say.
+//! text of all of them. Only the outermost object is looked at; whether its pieces are JSON is for their reader to say. What is too
+//! long for this node is left out by itself: one service must not cost a node all others.
 
 use super::bodies::BODY_BYTES;
 
@@ -14,9 +15,6 @@ pub enum PieceError {
     /// It ends before the last brace.
     #[error("it is cut off")]
     Cut,
-    /// One service has more bytes than a piece may have.
-    #[error("one service has more than the {0} bytes of nacre.peer.max-body-bytes")]
-    TooLarge(usize),
 }
 
 /// Where in the outermost object the next byte stands.
@@ -43,7 +41,14 @@ pub struct Pieces {
     /// From so many bytes on it is cut.
     usual: usize,
     most: usize,
+    /// What comes belongs to an entry that is too long.
+    skips: bool,
+    /// The keys of such entries.
+    skipped: Vec<String>,
 }
+
+/// Keys of entries that are too long, of which it is remembered at most so many.
+const MOST_SKIPPED: usize = 100;
 
 impl Pieces {
     /// Of an answer whose single data have `most` bytes at most.
@@ -53,14 +58,23 @@ impl Pieces {
     }
 
     fn of(usual: usize, most: usize) -> Self {
-        Self { held: Vec::new(), place: Place::Before, depth: 0, whole: 0, usual, most }
+        Self {
+            held: Vec::new(),
+            place: Place::Before,
+            depth: 0,
+            whole: 0,
+            usual,
+            most,
+            skips: false,
+            skipped: Vec::new(),
+        }
     }
 
     /// Takes the next part of the answer, cut anywhere; gives the pieces that are whole with it, JSON objects. Holds 4 MiB,
-    /// or one datum where that is longer, and what came at once.
+    /// or one datum where that is longer, and what came at once. Left out is what is too long: see [`Pieces::take_skipped`].
     ///
     /// # Errors
-    /// It is no object, or one of its data is too long. Pieces that were given before stay good.
+    /// It is no object. Pieces that were given before stay good.
     pub fn push(&mut self, part: &[u8]) -> Result<Vec<Vec<u8>>, PieceError> {
         let mut pieces = Vec::new();
         for &byte in part {
@@ -85,6 +99,10 @@ impl Pieces {
                 (Place::Within, _) => Place::Within,
             };
             let is_between = self.place == Place::Within && self.depth == 1 && byte == b',';
+            if is_between && std::mem::take(&mut self.skips) && self.held.len() == 1 {
+                // Nothing is held that the comma would follow.
+                continue;
+            }
             if is_between {
                 self.whole = self.held.len();
                 if self.held.len() >= self.usual {
@@ -92,12 +110,43 @@ impl Pieces {
                     continue;
                 }
             }
-            if self.held.len() - self.whole > self.most {
-                return Err(PieceError::TooLarge(self.most));
+            if self.held.len() - self.whole > self.most && !self.skips && self.place != Place::Behind {
+                self.skip();
             }
-            self.held.push(byte);
+            if !self.skips || self.place == Place::Behind {
+                self.held.push(byte);
+            }
         }
         Ok(pieces)
+    }
+
+    /// Leaves out the entry that is being read.
+    fn skip(&mut self) {
+        let begin = self.whole.max(1);
+        let entry = self.held[begin..].trim_ascii_start();
+        let entry = entry.strip_prefix(b",").unwrap_or(entry);
+        let mut texts = serde_json::Deserializer::from_slice(entry).into_iter::<String>();
+        // A key that is too long itself has no name.
+        let key = texts.next().and_then(Result::ok).unwrap_or_default();
+        if self.skipped.len() < MOST_SKIPPED {
+            self.skipped.push(key);
+        }
+        self.held.truncate(begin);
+        self.skips = true;
+    }
+
+    /// The keys of the data that were left out since this was asked last, since each is longer than one may be.
+    pub fn take_skipped(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.skipped)
+    }
+
+    /// The entries of a piece, each a piece of its own.
+    #[must_use]
+    pub fn each(piece: &[u8]) -> Vec<Vec<u8>> {
+        let mut entries = Self::of(1, usize::MAX);
+        let mut each = entries.push(piece).unwrap_or_default();
+        each.extend(entries.end());
+        each
     }
 
     /// Gives what is held, and begins the next piece.
@@ -163,6 +212,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_long_is_left_out_and_named_and_nothing_else() {
+        let long = "x".repeat(60);
+        for (text, kept, names) in [
+            (format!(r#"{{"a":"{long}"}}"#), "{}", &["a"][..]),
+            (format!(r#"{{ "a" : "{long}" , "b":1}}"#), r#"{ "b":1}"#, &["a"]),
+            (format!(r#"{{"b":1, "a":{{"x":["{long}"]}},"c":2}}"#), r#"{"b":1,"c":2}"#, &["a"]),
+            (format!(r#"{{"b":1,"a":"{long}"}}"#), r#"{"b":1}"#, &["a"]),
+            (format!(r#"{{"a":"{long}","\"":[{{"{long}":"}},"}}],"c":2}}"#), r#"{"c":2}"#, &["a", "\""]),
+            (format!(r#"{{"{long}":1,"c":2}}"#), r#"{"c":2}"#, &[""]),
+        ] {
+            for (part, usual) in [(1, 1), (7, 100), (1_000, 1), (1_000, 100)] {
+                let mut pieces = Pieces::of(usual, 50);
+                let mut all = Vec::new();
+                for part in text.as_bytes().chunks(part) {
+                    all.extend(pieces.push(part).unwrap());
+                }
+                assert_eq!(pieces.take_skipped(), names, "{text}");
+                all.push(pieces.end().unwrap());
+                let read = |piece: &Vec<u8>| serde_json::from_slice::<Map<String, Value>>(piece).unwrap();
+                let all: Map<String, Value> = all.iter().flat_map(read).collect();
+                assert_eq!(all, serde_json::from_str::<Map<String, Value>>(kept).unwrap(), "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn no_more_is_held_than_one_datum_may_have() {
         let small = format!("{{{}\"z\":1}}", r#""a":[1,2,3],"#.repeat(1_000));
         let mut pieces = Pieces::of(100, 50);
@@ -171,7 +246,12 @@ mod tests {
             assert!(pieces.held.len() <= 150, "{}", pieces.held.len());
         }
         let long = format!("{{\"a\":1,\"b\":\"{}", "x".repeat(60));
-        assert_eq!(cut(long.as_bytes(), 7, 100, 50), Err(PieceError::TooLarge(50)));
+        let mut pieces = Pieces::of(100, 50);
+        for part in long.as_bytes().chunks(7) {
+            assert_eq!(pieces.push(part), Ok(vec![]));
+            assert!(pieces.held.len() <= 58, "{}", pieces.held.len());
+        }
+        assert_eq!(pieces.take_skipped(), ["b"]);
     }
 
     proptest::proptest! {

@@ -4,7 +4,6 @@ use super::{
     accept::{self, AcceptError, Outcome, Part, Taken},
     batch,
     handle::{Distro, FAULTY_DATA},
-    mapper::owner,
 };
 use crate::{
     base::clock::{Millis, Reading},
@@ -14,18 +13,17 @@ use crate::{
 
 impl Distro {
     /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
-    /// ours, add to them. `from` is the Nacre member that they come from.
+    /// ours, add to them. `from`: see [`Part::of`].
     pub(super) fn take(&self, from: Option<&Address>, batch: Vec<batch::Read>, now: Millis) -> Outcome {
         let view = self.0.cluster.view();
         let is_newcomer = from.is_some_and(|from| self.is_newcomer(from, now));
-        let part =
-            |key: &ServiceKey| Part::of(owner(&view, &key.name), from, is_newcomer, || self.judges(key, now));
+        let part = |key: &ServiceKey| Part::in_view(&view, key, from, is_newcomer, || self.judges(key, now));
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
         self.taken(&outcome);
         outcome
     }
 
-    pub(super) fn taken(&self, outcome: &Outcome) {
+    fn taken(&self, outcome: &Outcome) {
         self.0.counts.note_outcome(outcome);
         let belated = outcome.taken.iter().filter_map(|(key, taken)| match taken {
             Taken::Merged(merged) => Some((key, merged.belated?)),
@@ -74,9 +72,14 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
+    /// Sends a peer what is better here than what it told.
+    pub(super) fn send_better(&self, from: &Address, outcome: &Outcome) {
+        self.send_whole(from, better_here(outcome));
+    }
+
     /// Notes what was wrong with data of a peer, and sends it what is better here.
     pub(super) fn note_outcome(&self, from: &Address, outcome: &Outcome) {
-        self.send_whole(from, better_here(outcome));
+        self.send_better(from, outcome);
         if let Some(error) = first_fault(outcome) {
             self.note_failure(from, FAULTY_DATA, &error);
         }

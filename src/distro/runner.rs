@@ -146,6 +146,8 @@ impl Runner {
         for address in loaded_from {
             cluster.answered(address, now);
         }
+        // The clock may have been set right while the members' data were of another time.
+        self.registry().read_clock(self.exchange.distro.0.clock.reading());
         tracing::info!(
             from = loaded_from.len(),
             services = self.registry().len(),
@@ -171,6 +173,7 @@ impl Runner {
 
     /// Forgets tombstones that every Nacre member has, and what members have of services that are gone.
     fn prune(&self, now: Millis) {
+        self.registry().read_clock(self.exchange.distro.0.clock.reading());
         let exists = |key: &ServiceKey| self.registry().get(key.place()).is_some();
         self.exchange.distro.0.core.lock().forget_all_but(&exists);
         self.registry().for_each(|service| {

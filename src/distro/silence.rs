@@ -1,6 +1,6 @@
 //! What members know of beats that others get: an owner tells who is late, and asks before it judges.
 //!
-//! Pure but for the cells of the instances. A beat goes to the owner alone, and a copy that takes over must know about
+//! Pure but for the cells of the instances. A beat is done by the owner alone, and a copy that takes over must know about
 //! how old the last one is: those that the owner doesn't call late are in time. Only news are told, so that nothing is
 //! said of a thousand instances that are all in time, or all late for hours. That a copy knows all that was said before is
 //! found out by a digest of all that are late: without it those who aren't named would be taken for living.
@@ -292,7 +292,7 @@ pub fn younger(registry: &Registry, asked: &Silences, now: Millis) -> Silences {
     each(registry, asked, |service, silent| {
         let state = service.state();
         let Some(instance) = state.ephemeral.get(&silent.key()) else { return };
-        let age_ms = now.since(instance.last_beat());
+        let age_ms = now.since(instance.last_heard());
         if age_ms < silent.3 {
             let beat = Silent::new(&silent.key(), age_ms);
             match heard.last_mut().filter(|(named, _)| named.0 == service.key) {

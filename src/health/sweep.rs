@@ -174,7 +174,13 @@ impl Sweeper {
     /// Whether there is somebody to be judged.
     pub fn finds_silent(&self, service: &Service, now: Millis) -> bool {
         let (state, grace) = (service.state(), service.grace_until());
-        state.ephemeral.iter().any(|instance| self.verdict(instance, now, grace) != Verdict::Stays)
+        let is_silent = |instance: &Instance| self.verdict(instance, now, grace) != Verdict::Stays;
+        let mut silent = state.ephemeral.iter().filter(|instance| is_silent(instance));
+        silent.any(|instance| {
+            // Beats that went on to a former owner are this node's own to know.
+            instance.count_overheard();
+            is_silent(instance)
+        })
     }
 
     fn verdict(&self, instance: &Instance, now: Millis, grace: Millis) -> Verdict {

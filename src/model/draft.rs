@@ -63,6 +63,8 @@ pub struct Touched {
     pub stamps: bool,
     /// Something ephemeral was written here, not received.
     pub local: bool,
+    /// Tombstones that had to be forgotten for those of this write.
+    pub forgotten: usize,
 }
 
 impl Touched {

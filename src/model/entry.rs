@@ -63,6 +63,15 @@ pub enum Shown<'a> {
 }
 
 impl Shown<'_> {
+    /// Which instance.
+    #[must_use]
+    pub fn key(&self) -> InstanceKey<'_> {
+        match self {
+            Self::Alive(instance, _) => instance.key(),
+            Self::Gone(gone) => gone.key(),
+        }
+    }
+
     /// Of the write that this comes from.
     #[must_use]
     pub fn stamp(&self) -> u64 {

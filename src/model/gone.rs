@@ -11,8 +11,9 @@ use imbl::OrdSet;
 use super::{InstanceKey, key::compare};
 use crate::base::clock::Millis;
 
-/// Tombstones that a service may have; beyond it the oldest are forgotten.
-pub const MOST_GONE: usize = 10_000;
+/// Tombstones that a service may have; beyond it the oldest are forgotten, and a line says so. Some twenty megabytes, and as many as
+/// can go in the minute for which they are kept where all members are there.
+pub const MOST_GONE: usize = 100_000;
 
 /// Why an instance is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,11 +163,10 @@ impl Tombstones {
         forgotten.len()
     }
 
-    /// Keeps the number within its bound, with some room, so that not each further one costs a look at all.
-    pub(super) fn bound(&mut self) {
-        if self.len() > MOST_GONE {
-            self.prune(Millis(0), MOST_GONE / 8 * 7);
-        }
+    /// Keeps the number within its bound, with some room, so that not each further one costs a look at all. Tells how many it
+    /// forgot.
+    pub(super) fn bound(&mut self) -> usize {
+        if self.len() > MOST_GONE { self.prune(Millis(0), MOST_GONE / 8 * 7) } else { 0 }
     }
 }
 
@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn their_number_is_bounded_also_where_all_are_of_one_moment() {
         let mut tombstones = tombstones(&vec![7; MOST_GONE + 1]);
-        tombstones.bound();
+        assert_eq!(tombstones.bound(), MOST_GONE / 8 + 1);
         assert_eq!(tombstones.len(), MOST_GONE / 8 * 7);
-        tombstones.bound();
+        assert_eq!(tombstones.bound(), 0);
         assert_eq!(tombstones.len(), MOST_GONE / 8 * 7);
     }
 

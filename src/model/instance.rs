@@ -85,7 +85,8 @@ pub struct Instance {
     written: u32,
     /// Health and stamp in one, so that nobody reads the one without the other: see [`Mark`].
     mark: AtomicU64,
-    last_beat: AtomicU64,
+    /// The last beat, and after how many seconds more one was overheard: see [`Heard`].
+    heard: AtomicU64,
     /// What is known of its silence: [`LATE`], [`RENEWED`].
     silence: AtomicU8,
 }
@@ -94,6 +95,36 @@ pub struct Instance {
 const LATE: u8 = 1;
 /// Its silence counts from a change of its owner on.
 const RENEWED: u8 = 2;
+
+/// What is heard of an instance's client, in one, so that a beat costs one store and each of a million instances eight bytes:
+/// the last beat in milliseconds in the upper 44 bits (hundreds of years), what came later in seconds in the other 20 (twelve days).
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    last_beat: Millis,
+    seconds_later: u64,
+}
+
+impl Heard {
+    const LATER_BITS: u32 = 20;
+    const MOST_LATER: u64 = (1 << Self::LATER_BITS) - 1;
+    const MOST_MS: u64 = u64::MAX >> Self::LATER_BITS;
+
+    fn at(last_beat: Millis) -> Self {
+        Self { last_beat, seconds_later: 0 }
+    }
+
+    fn packed(self) -> u64 {
+        self.last_beat.0.min(Self::MOST_MS) << Self::LATER_BITS | self.seconds_later.min(Self::MOST_LATER)
+    }
+
+    fn unpacked(packed: u64) -> Self {
+        Self { last_beat: Millis(packed >> Self::LATER_BITS), seconds_later: packed & Self::MOST_LATER }
+    }
+
+    fn last(self) -> Millis {
+        self.last_beat.plus(self.seconds_later * 1_000)
+    }
+}
 
 /// An instance's health and the stamp of the write that it comes from.
 ///
@@ -190,7 +221,7 @@ impl Instance {
             app: app.map(Into::into),
             written: 0,
             mark: AtomicU64::new(Mark { stamp: 0, healthy }.packed()),
-            last_beat: AtomicU64::new(now.0),
+            heard: AtomicU64::new(Heard::at(now).packed()),
             silence: AtomicU8::new(0),
         }
     }
@@ -270,12 +301,43 @@ impl Instance {
     /// When the last beat or registration came.
     #[must_use]
     pub fn last_beat(&self) -> Millis {
-        Millis(self.last_beat.load(Atomic::SeqCst))
+        self.heard().last_beat
     }
 
-    /// Notes a beat that the instance whose place this one took has got meanwhile.
+    /// When its client was last heard of, by a beat here or by one that went on to the owner.
+    #[must_use]
+    pub fn last_heard(&self) -> Millis {
+        self.heard().last()
+    }
+
+    fn heard(&self) -> Heard {
+        Heard::unpacked(self.heard.load(Atomic::SeqCst))
+    }
+
+    /// Notes what the instance whose place this one took has got meanwhile.
     pub(super) fn inherit_beat(&self, before: &Self) {
-        self.last_beat.fetch_max(before.last_beat().0, Atomic::SeqCst);
+        let Heard { last_beat, .. } = before.heard();
+        self.heard.fetch_max(Heard::at(last_beat).packed(), Atomic::SeqCst);
+        self.overhear(before.last_heard());
+    }
+
+    /// Notes a beat that went on to the owner, as of some second until it came.
+    ///
+    /// It isn't the last beat yet: what the owner and this node know of each other's writes may take long to arrive, and a
+    /// copy that knows of beats to the moment would take a removal for older than they are.
+    pub fn overhear(&self, at: Millis) {
+        let with = |packed: u64| {
+            let heard = Heard::unpacked(packed);
+            let seconds_later = at.since(heard.last_beat) / 1_000;
+            (seconds_later > heard.seconds_later).then(|| Heard { seconds_later, ..heard }.packed())
+        };
+        // Nothing to do where it is known.
+        let _ = self.heard.fetch_update(Atomic::SeqCst, Atomic::SeqCst, with);
+    }
+
+    /// Lets what was overheard count as the last beat: for the owner, before it takes the instance for silent.
+    pub fn count_overheard(&self) {
+        self.hear_beat(self.last_heard());
     }
 
     /// Notes a beat that a peer tells of. One that is later by less than [`SAME_BEAT_MS`] is the one that is known:
@@ -283,10 +345,12 @@ impl Instance {
     ///
     /// Tells whether it is later.
     pub fn hear_beat(&self, at: Millis) -> bool {
-        let later = at.since(self.last_beat()) >= SAME_BEAT_MS;
+        let heard = self.heard();
+        let later = at.since(heard.last_beat) >= SAME_BEAT_MS;
         if later {
-            self.last_beat.fetch_max(at.0, Atomic::SeqCst);
+            self.heard.fetch_max(Heard::at(at).packed(), Atomic::SeqCst);
             self.silence.fetch_and(!RENEWED, Atomic::Relaxed);
+            self.overhear(heard.last());
         }
         later
     }
@@ -335,7 +399,7 @@ impl Instance {
     /// Notes a beat. Whoever looks at the health after it and whoever sets the health before looking at the time
     /// can't both miss the other: both cells are sequentially consistent.
     pub fn beat(&self, now: Millis) {
-        self.last_beat.store(now.0, Atomic::SeqCst);
+        self.heard.store(Heard::at(now).packed(), Atomic::SeqCst);
         if self.is_renewed() {
             self.silence.fetch_and(!RENEWED, Atomic::Relaxed);
         }
@@ -396,7 +460,7 @@ impl Instance {
             own_beat_interval: self.own_beat_interval,
             written: self.written,
             mark: AtomicU64::new(self.mark().packed()),
-            last_beat: AtomicU64::new(self.last_beat().0),
+            heard: AtomicU64::new(Heard::at(self.last_beat()).packed()),
             silence: AtomicU8::new(0),
         }
     }
@@ -570,10 +634,27 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_names_itself_as_the_texts_of_v1_do() {
-        let described = Description { weight: 2.0, ..Description::new("10.0.0.2", 80, "DEFAULT") };
-        let instance = Instance::new(described, InstanceId::Simple, Millis(1));
-        assert_eq!(instance.describe(), "10.0.0.2:80:unknown:DEFAULT_2.0_true_false_DEFAULT");
-        assert_eq!(instance.id_text("G@@s").as_deref(), Some("10.0.0.2#80#DEFAULT#G@@s"));
+    fn what_was_overheard_counts_for_who_is_asked_and_for_an_owner_that_lets_it() {
+        let instance =
+            |ms| Instance::new(Description::new("10.1.1.1", 80, "C"), InstanceId::Simple, Millis(ms));
+        let known = |instance: &Instance| (instance.last_beat().0, instance.last_heard().0);
+        let one = instance(10_500);
+        for (ms, last_heard) in [(9_000, 10_500), (11_499, 10_500), (20_999, 20_500), (15_000, 20_500)] {
+            one.overhear(Millis(ms));
+            assert_eq!(known(&one), (10_500, last_heard), "{ms}");
+        }
+        assert!(one.hear_beat(Millis(15_600)));
+        assert_eq!(known(&one), (15_600, 19_600), "what is known of later stays, but for some of a second");
+        let next = instance(12_000);
+        next.inherit_beat(&one);
+        assert_eq!(known(&next), (15_600, 19_600));
+        assert_eq!(known(&one.copy()), (15_600, 15_600), "a copy may be for another node");
+        next.count_overheard();
+        assert_eq!(known(&next), (19_600, 19_600));
+        next.overhear(Millis(40_000));
+        next.beat(Millis(30_000));
+        assert_eq!(known(&next), (30_000, 30_000));
+        next.overhear(Millis(30_000 + (1 << 40)));
+        assert_eq!(known(&next), (30_000, 30_000 + ((1 << 20) - 1) * 1_000));
     }
 }

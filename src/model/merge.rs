@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Entry, Instance, InstanceKey, Place, Registry,
+    Entry, Extent, Instance, InstanceKey, Place, Registry,
     entry::{Shown, newer, record},
     gone::{Cause, Gone},
     instance::{InstanceId, LATE_MS, Mark},
@@ -76,7 +76,7 @@ pub enum Judge {
 impl Registry {
     /// Merges what a Nacre member tells of a service, which is made where something of it is to be remembered.
     ///
-    /// `complete` says that these are all that the member knows. Nothing new makes no revision; everything new makes one.
+    /// `extent`: of which instances these are all that the member knows. Nothing new makes no revision; everything new makes one.
     ///
     /// # Errors
     /// [`NameError`] of the service; nothing is taken then.
@@ -84,11 +84,15 @@ impl Registry {
         &self,
         place: Place<'_>,
         mut entries: Vec<Entry>,
-        complete: bool,
+        extent: impl Into<Extent>,
         judge: Judge,
         now: Millis,
     ) -> Result<Merged, NameError> {
+        let extent = extent.into();
         entries.sort_by(|one, other| compare(&one.key(), &other.key()));
+        if let Some(highest) = entries.iter().map(Entry::stamp).max() {
+            self.follow_stamp(highest, now);
+        }
         loop {
             let service = match self.get(place) {
                 Some(service) => service,
@@ -101,7 +105,7 @@ impl Registry {
                 let before = draft.highest_stamp;
                 let merging =
                     Merging { registry: self, draft, judge, now, before, merged: Merged::default() };
-                merging.run(std::mem::take(&mut entries), complete)
+                merging.run(std::mem::take(&mut entries), &extent)
             });
             // Where it was removed meanwhile, nothing has been taken out of `entries`.
             if let Ok(merged) = written {
@@ -183,15 +187,15 @@ struct Merging<'a> {
 
 impl Merging<'_> {
     /// Merges entries that are sorted by their keys.
-    fn run(mut self, entries: Vec<Entry>, complete: bool) -> Merged {
+    fn run(mut self, entries: Vec<Entry>, extent: &Extent) -> Merged {
         let highest = entries.iter().map(Entry::stamp).max().unwrap_or(0);
         // What is written anew is newer than all that was told.
         self.draft.raise_stamp(highest);
-        if complete && mutant::is(Mutant::AbsenceRemoves) {
-            self.remove_absent(&entries);
-        }
-        if complete {
-            self.merged.ours_is_newer = self.lacks_ours(&entries);
+        if *extent != Extent::News {
+            if mutant::is(Mutant::AbsenceRemoves) {
+                self.remove_absent(&entries, extent);
+            }
+            self.merged.ours_is_newer = self.lacks_ours(&entries, extent);
         }
         for entry in entries {
             match entry {
@@ -205,23 +209,26 @@ impl Merging<'_> {
 
     /// The fault of [`Mutant::AbsenceRemoves`].
     #[cold]
-    fn remove_absent(&mut self, entries: &[Entry]) {
+    fn remove_absent(&mut self, entries: &[Entry], extent: &Extent) {
         for ours in &self.draft.ephemeral().clone() {
-            if !entries.iter().any(|entry| compare(&entry.key(), &ours.key()).is_eq()) {
+            if extent.holds(&ours.key())
+                && !entries.iter().any(|entry| compare(&entry.key(), &ours.key()).is_eq())
+            {
                 let stamp = self.draft.own_stamp();
                 self.draft.bury(Gone::of(&ours.key(), stamp, self.now, Cause::Left));
             }
         }
     }
 
-    /// Whether an instance is here of which sorted `entries` say nothing. One that has been silent for too long counts, too,
+    /// Whether an instance is here of which sorted `entries`, which are all of their extent, say nothing. One that has been silent for too long counts, too,
     /// unless it is about to go from here: its owner must hear of it to remove it for all.
-    fn lacks_ours(&self, entries: &[Entry]) -> bool {
+    fn lacks_ours(&self, entries: &[Entry], extent: &Extent) -> bool {
         let mut entries = entries.iter().peekable();
         self.draft.ephemeral().iter().any(|ours| {
             while entries.next_if(|entry| compare(&entry.key(), &ours.key()) == Ordering::Less).is_some() {}
             let told = entries.peek().is_some_and(|entry| compare(&entry.key(), &ours.key()).is_eq());
-            !(told || self.judge == Judge::Here && self.registry.is_too_old(ours, self.now))
+            let is_lacking = !told && extent.holds(&ours.key());
+            is_lacking && !(self.judge == Judge::Here && self.registry.is_too_old(ours, self.now))
         })
     }
 
@@ -263,7 +270,8 @@ impl Merging<'_> {
             self.put(told);
         } else if self.judge == Judge::Here {
             let (stamp, cause) = (self.draft.local_stamp(), Cause::Silent { last_beat: told.last_beat() });
-            self.draft.bury(Gone::of(&key, stamp, self.now, cause));
+            let gone = Gone::of(&key, stamp, self.now, cause).of_writing(told.written());
+            self.draft.bury(gone);
         }
     }
 

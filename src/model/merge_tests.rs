@@ -250,6 +250,19 @@ fn what_has_been_silent_for_too_long_is_removed_for_all_by_the_owner() {
 }
 
 #[test]
+fn what_the_owner_removes_for_a_silence_that_it_is_told_of_ends_no_later_writing() {
+    let (owner, copy) = (Node::new(5_000), Node::new(5_000));
+    copy.merge(vec![left("a", 5_005), alive("b", 5_005)], true);
+    let told = vec![silent("a", 5_001, 30_001), silent("b", 5_001, 30_001)];
+    owner.registry.merge(PLACE, told, true, Judge::Here, NOW).unwrap();
+    assert_eq!(owner.shown(), ["a 5002 silent", "b 5002 silent"]);
+    copy.merge(owner.entries(None), false);
+    assert_eq!(copy.shown(), ["b 5005 1.0 true", "a 5005 left"]);
+    owner.merge(copy.entries(None), false);
+    assert_eq!(owner.shown(), copy.shown());
+}
+
+#[test]
 fn the_later_beat_counts_whoever_wins() {
     let node = Node::new(5_000);
     let beat = || NOW.since(node.service().state().ephemeral.get(&key("a")).unwrap().last_beat());
@@ -495,6 +508,16 @@ fn each_write_is_stamped_above_all_that_is_known_and_reported_to_peers() {
     assert_eq!((node.shown()[2].as_str(), node.reports()), ("c 9006 left", (1, 1)));
     node.register("b", 1.0);
     assert_eq!(node.shown(), ["a 9002 2.0 true", "b 9007 1.0 true", "c 9006 left"]);
+}
+
+#[test]
+fn stamps_of_all_services_go_on_from_the_highest_that_a_member_gave() {
+    let node = Node::new(5_000);
+    node.merge(vec![alive("b", 65_000), alive("c", 7)], false);
+    assert_eq!(node.registry.stamps_ahead_ms(NOW), 60_000);
+    let other = Place { namespace: "public", name: "G@@other" };
+    node.registry.register(other, &Description::new("x", 80, "C"), NOW.plus(400)).unwrap();
+    assert_eq!(node.registry.get(other).unwrap().state().highest_stamp, 65_396);
 }
 
 #[test]

@@ -20,6 +20,7 @@ use super::{
     instance::{Description, InstanceId, wants_counted_id},
     name::{self, NameError},
     service::{Draft, Moment, Removed, Touched},
+    stamp_clock::StampClock,
 };
 use crate::base::{
     burst::Burst,
@@ -32,8 +33,7 @@ pub struct Registry {
     services: papaya::HashMap<ServiceKey, Arc<Service>>,
     changes: Arc<Changes>,
     pub(super) limits: Limits,
-    /// What makes wall time of monotonic time, in milliseconds, for the stamps.
-    wall_offset_ms: i64,
+    stamps: StampClock,
     /// Peers have the same data: tombstones are kept, what is written here is reported.
     pub(super) shared: bool,
     /// Whether silence removes instances here.
@@ -54,7 +54,7 @@ impl Registry {
             services: papaya::HashMap::new(),
             changes,
             limits,
-            wall_offset_ms: 0,
+            stamps: StampClock::new(Reading { now: Millis(0), wall_ms: 0 }),
             shared: false,
             expires: AtomicBool::new(true),
             highest_stamp_removed: AtomicU64::new(0),
@@ -67,8 +67,23 @@ impl Registry {
     /// tombstones, and reports to [`Changes::try_next_local`] what is written here.
     #[must_use]
     pub fn shared(self, at: Reading) -> Self {
-        let signed = |ms| i64::try_from(ms).unwrap_or(i64::MAX);
-        Self { wall_offset_ms: signed(at.wall_ms) - signed(at.now.0), shared: true, ..self }
+        Self { stamps: StampClock::new(at), shared: true, ..self }
+    }
+
+    /// Stamps go by the wall clock as it stands now.
+    pub fn read_clock(&self, at: Reading) {
+        self.stamps.read(at);
+    }
+
+    /// Lets stamps go on from one that a member has given.
+    pub(super) fn follow_stamp(&self, stamp: u64, now: Millis) {
+        self.stamps.follow(stamp, now);
+    }
+
+    /// By how many milliseconds stamps run ahead of this node's clock: a member's is ahead, or so many writes came at once.
+    #[must_use]
+    pub fn stamps_ahead_ms(&self, now: Millis) -> i64 {
+        self.stamps.ahead_ms(now)
     }
 
     /// Whether peers share the ephemeral data.
@@ -85,8 +100,7 @@ impl Registry {
 
     /// How a write at `now` is marked.
     pub(super) fn moment(&self, now: Millis) -> Moment {
-        let wall_ms = i64::try_from(now.0).unwrap_or(i64::MAX).saturating_add(self.wall_offset_ms);
-        Moment { now, least_stamp: u64::try_from(wall_ms).unwrap_or(0).max(1), keeps_gone: self.shared }
+        Moment { now, least_stamp: self.stamps.least_stamp(now), keeps_gone: self.shared }
     }
 
     /// Bounds of what is taken.
@@ -216,6 +230,12 @@ impl Registry {
     }
 
     pub(super) fn report(&self, service: &Arc<Service>, touched: Touched) {
+        if touched.forgotten > 0
+            && let Some(unlogged) = self.lines.pass(Instant::now())
+        {
+            let (service, forgotten) = (&service.key, touched.forgotten);
+            tracing::warn!(%service, forgotten, unlogged, "more instances have gone than are remembered: they come back with a member that was away");
+        }
         if touched.list() {
             self.changes.changed(service);
         }

@@ -296,6 +296,14 @@ impl Service {
         }
     }
 
+    /// Notes a beat of the ephemeral instance with this key that went on to the owner, if there is one
+    /// ([`Instance::overhear`]). One that is written anew in the same moment may miss it: the next will do.
+    pub fn overhear(&self, key: &InstanceKey<'_>, at: Millis) {
+        if let Some(instance) = self.state.load().ephemeral.get(key) {
+            instance.overhear(at);
+        }
+    }
+
     /// Lets `change` make the next revision; it is published before this returns.
     ///
     /// A draft that `change` didn't touch publishes nothing.
@@ -319,9 +327,9 @@ impl Service {
 
     /// Publishes a draft that was touched; callers hold the lock.
     fn publish(&self, before: &State, mut draft: Draft) -> Touched {
-        let touched = draft.touched;
+        let mut touched = draft.touched;
         if touched != Touched::default() {
-            draft.gone.bound();
+            touched.forgotten = draft.gone.bound();
             let anew = touched.instances || touched.definition || touched.checksum;
             self.state.store(Arc::new(State {
                 revision: before.revision + 1,

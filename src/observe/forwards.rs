@@ -12,7 +12,7 @@ use nacre_middleware::{
 };
 
 use super::sharded::Sharded;
-use crate::base::burst::Burst;
+use crate::base::burst::Seldom;
 
 /// Counters of writes that are another member's, and of what peers pass on in vain.
 #[derive(Debug)]
@@ -20,9 +20,9 @@ pub struct Forwards {
     outcomes: Sharded<[AtomicU64; Outcome::ALL.len()]>,
     refused: [AtomicU64; REFUSALS.len()],
     opened: AtomicU64,
-    disagreements: Burst,
-    failures: Burst,
-    refusals: Burst,
+    disagreements: Seldom,
+    failures: Seldom,
+    refusals: Seldom,
 }
 
 /// Each with its label.
@@ -35,9 +35,9 @@ impl Default for Forwards {
             outcomes: Sharded::new(Default::default),
             refused: Default::default(),
             opened: AtomicU64::new(0),
-            disagreements: Burst::default(),
-            failures: Burst::default(),
-            refusals: Burst::default(),
+            disagreements: Seldom::default(),
+            failures: Seldom::default(),
+            refusals: Seldom::default(),
         }
     }
 }
@@ -67,7 +67,7 @@ impl Forwards {
             }
             Note::Closed(peer) => tracing::info!(peer, "a member answers again: writes are sent to it"),
             Note::Disagrees(peer) => {
-                if let Some(unlogged) = self.disagreements.pass(Instant::now()) {
+                if let Some(unlogged) = self.disagreements.pass(peer, Instant::now()) {
                     tracing::warn!(
                         peer,
                         unlogged,
@@ -76,7 +76,7 @@ impl Forwards {
                 }
             }
             Note::Failed(peer, error) => {
-                if let Some(unlogged) = self.failures.pass(Instant::now()) {
+                if let Some(unlogged) = self.failures.pass(&format!("{peer} {error}"), Instant::now()) {
                     tracing::warn!(peer, error, unlogged, "a write could not be passed on");
                 }
             }
@@ -91,7 +91,7 @@ impl Forwards {
             return;
         };
         count.fetch_add(1, Relaxed);
-        if let Some(unlogged) = self.refusals.pass(Instant::now()) {
+        if let Some(unlogged) = self.refusals.pass(&format!("{peer} {reason}"), Instant::now()) {
             tracing::warn!(%peer, path, reason, unlogged, "a request that a peer passed on was refused");
         }
     }

@@ -26,6 +26,7 @@
 //! | `nacre_distro_comparisons_total` | counter | `result` | comparisons of what this node owns with the copies of a Nacre member: `same`, `differing` (what differs is sent), `unanswered` |
 //! | `nacre_distro_taken_over_total` | counter | | services that this node became the owner of |
 //! | `nacre_distro_refuted_total` | counter | | news that instances are silent, of which this node knew a younger beat |
+//! | `nacre_distro_stamps_ahead_milliseconds` | gauge | | by how much the stamps of writes run ahead of this node's clock, since a member's clock is ahead or very many writes came at once; at most an hour |
 //! | `nacre_expired_instances_total` | counter | `step` | for want of beats turned `unhealthy`, were `removed` |
 //! | `nacre_push_subscribers` | gauge | | clients that get pushes |
 //! | `nacre_push_waiting` | gauge | | packets that wait for their acknowledgement |
@@ -161,7 +162,17 @@ impl Readings {
 
 impl ClusterReadings {
     fn encode(&self, page: &mut Page<'_>) -> fmt::Result {
-        let Self { states, marks, ring, is_owner, waiting, comparisons, taken_over, refuted } = self;
+        let Self {
+            states,
+            marks,
+            ring,
+            is_owner,
+            waiting,
+            comparisons,
+            taken_over,
+            refuted,
+            stamps_ahead_ms,
+        } = self;
         page.gauges_by("nacre_members", "Other members by state", "state", states)?;
         page.gauges_by("nacre_members_marked", "Other members by what they say", "mark", marks)?;
         page.gauge("nacre_ring_size", "Members that own services", *ring)?;
@@ -172,7 +183,9 @@ impl ClusterReadings {
         let help = "Comparisons with members by how they ended";
         page.counters_by("nacre_distro_comparisons", help, "result", comparisons)?;
         page.counter("nacre_distro_taken_over", "Services this node became the owner of", *taken_over)?;
-        page.counter("nacre_distro_refuted", "News of silence that were known better", *refuted)
+        page.counter("nacre_distro_refuted", "News of silence that were known better", *refuted)?;
+        let help = "By how much stamps run ahead of the clock";
+        page.gauge("nacre_distro_stamps_ahead_milliseconds", help, *stamps_ahead_ms)
     }
 }
 
@@ -296,6 +309,7 @@ mod tests {
                 comparisons: [("same", 29), ("differing", 30), ("unanswered", 31)],
                 taken_over: 32,
                 refuted: 33,
+                stamps_ahead_ms: 34,
             }),
             expired_unhealthy: 10,
             expired_removed: 11,
@@ -365,6 +379,7 @@ mod tests {
             r#"nacre_distro_comparisons_total{result="differing"} 30"#,
             "nacre_distro_taken_over_total 32",
             "nacre_distro_refuted_total 33",
+            "nacre_distro_stamps_ahead_milliseconds 34",
             r#"nacre_expired_instances_total{step="unhealthy"} 10"#,
             r#"nacre_expired_instances_total{step="removed"} 11"#,
             "nacre_push_subscribers 17",

@@ -59,6 +59,8 @@ pub struct ClusterReadings {
     pub taken_over: u64,
     /// News of silence that the node knew better.
     pub refuted: u64,
+    /// By how many milliseconds stamps run ahead of the node's clock.
+    pub stamps_ahead_ms: i64,
 }
 
 /// Counts of one kind of instances.

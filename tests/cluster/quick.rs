@@ -22,6 +22,9 @@ const THREE: [Place; 3] = [0, 1, 2];
 const SOON: Duration = Duration::from_secs(2);
 /// For a change of the ring to be noticed by all.
 const NOTICED: Duration = Duration::from_secs(10);
+/// Lines of the log about one member whose state settles; reports that go on say nothing.
+const MOST_LINES: usize = 3;
+
 #[tokio::test]
 async fn three_nodes_agree_within_two_seconds_and_share_what_is_registered() {
     let mut cluster = Cluster::new(3, &[]);
@@ -73,9 +76,14 @@ async fn a_node_that_is_listed_under_two_names_counts_once() {
     }
     cluster.until("listed by all", SOON, async || all_list(&cluster, &services, 2).await).await;
     for place in both {
-        let log = cluster.node(place).stderr();
-        let lines: Vec<&str> = log.lines().filter(|line| line.contains(&twin)).collect();
-        assert!(matches!(lines[..], [line] if line.contains("a member is down")), "{lines:#?}");
+        let lines = || {
+            let log = cluster.node(place).stderr();
+            log.lines().filter(|line| line.contains(&twin)).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let is_told = async || lines().iter().any(|line| line.contains("a member is down"));
+        cluster.until("told by the log", SOON, is_told).await;
+        // A line a change: while the others start it may have another reason first.
+        assert!(lines().len() <= MOST_LINES, "{:#?}", lines());
     }
 }
 

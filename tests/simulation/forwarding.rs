@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nacre::{
-    base::clock::{Millis, Reading},
+    base::{
+        clock::{Millis, Reading},
+        mutant::{self, Mutant},
+    },
     distro::mapper::{self, Owner},
     model::{InstanceKey, Place, instance::Description, name::DEFAULT_CLUSTER, service::Beaten},
 };
@@ -46,14 +49,22 @@ pub struct Passed {
     to: NodeId,
     sends: u8,
     leave: Option<breaker::Ticket>,
+    /// When it came.
+    came: Millis,
     /// Who sent it waits until then.
     until: Millis,
 }
 
 impl Passed {
-    /// A request that goes to `to` first, and for whose answer its sender waits until then.
-    pub fn new(ticket: Ticket, request: ClientRequest, hops: u8, to: NodeId, until: Millis) -> Self {
-        Self { ticket, request, hops, to, sends: 0, leave: None, until }
+    /// A request that came then and goes to `to` first, and for whose answer its sender waits until then.
+    pub fn new(
+        ticket: Ticket,
+        request: ClientRequest,
+        hops: u8,
+        to: NodeId,
+        (came, until): (Millis, Millis),
+    ) -> Self {
+        Self { ticket, request, hops, to, sends: 0, leave: None, came, until }
     }
 
     /// Tells its sender that it is too late for it, if it is.
@@ -124,6 +135,21 @@ impl NacreNode {
         let id = self.call(passed.to, call, LIMIT_MS, Pending::Forward(passed), out);
         self.forwards.look(id, at.now.plus(patience_ms));
         None
+    }
+
+    /// Gives back the answer to what was passed on, and notes that the instance of a beat lives.
+    fn give_back(&self, passed: &Passed, answer: ClientAnswer, out: &mut OutboxOf<Self>) {
+        let request = passed.request;
+        let is_heard = request.wish == Wish::Beat && answer != ClientAnswer::Unknown;
+        if is_heard
+            && !mutant::is(Mutant::BeatsUnheard)
+            && let Some(service) = self.registry.get(self.key_of(request).place())
+        {
+            let spec = &self.fleet.specs[request.instance];
+            let key = InstanceKey { ip: &spec.ip, port: spec.port, cluster: DEFAULT_CLUSTER };
+            service.overhear(&key, passed.came);
+        }
+        tell(passed.ticket, answer, out);
     }
 
     /// Looks at requests that have waited for long.
@@ -225,7 +251,7 @@ impl NacreNode {
             Ok(_) | Err(CallFault::TimedOut) => Some(ClientAnswer::Refused),
         };
         if let Some(answer) = answer {
-            tell(passed.ticket, answer, out);
+            self.give_back(&passed, answer, out);
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Host<N: SimNode> {
     pub members: Vec<NodeId>,
     /// Milliseconds that its wall clock is off.
     pub skew_ms: i64,
+    /// The same as its process has read it at its start.
+    pub clock_ms: i64,
     /// Requests that wait while it stands still.
     pub backlog: VecDeque<Waiting<N>>,
     /// Answers that do.
@@ -86,6 +88,7 @@ impl<N: SimNode> Host<N> {
             view: u64::MAX,
             members: Vec::new(),
             skew_ms,
+            clock_ms: skew_ms,
             backlog: VecDeque::new(),
             unheard: Vec::new(),
             open: Vec::new(),

@@ -21,6 +21,7 @@
 //! - `stranger`: no call to who isn't listed.
 //! - `unbounded`: what is kept besides instances has a bound.
 //! - `ring`: who can't be reached is no owner after 12 s; who can is one after 10 s.
+//! - `clock`: nothing is stamped further ahead than the fastest clock was.
 //! - `idle`: a node that runs serves after 20 s.
 //! - `refused`: with no fault for 15 s no client is refused.
 
@@ -30,7 +31,7 @@ use super::{
     coverage::Coverage,
     faults::Plan,
     reach::Reach,
-    seam::{At, Fleet, MS, NEVER, NodeId, SECOND, Seen, Sizes, Spec},
+    seam::{At, Fleet, MS, NEVER, NodeId, SECOND, Seen, Sizes, Spec, Wish},
     truth::{Ack, Fact, Truth, Will, Write},
 };
 
@@ -78,6 +79,11 @@ struct Watched {
     ring: Vec<NodeId>,
     members: Vec<NodeId>,
     members_since: At,
+    /// What was due before it read them is done in the same moment.
+    members_before: Vec<NodeId>,
+    compares: bool,
+    /// What it showed again while it compared: it takes from each what it has, one after the other.
+    rose: Vec<usize>,
 }
 
 /// What the judge is told with every question.
@@ -105,8 +111,10 @@ pub struct Judge {
     gone: Vec<At>,
     /// From when until when faults last.
     troubles: Vec<(At, At)>,
-    /// By how many milliseconds the wall clock of each node's process was off at its start.
+    /// By how many milliseconds the stamps of each node are off: its clock was at its start, or it follows another's since.
     clocks: Vec<i64>,
+    /// How far the fastest clock of a process was ahead.
+    fastest_clock: i64,
     /// When all faults have ended for good.
     healed: At,
     unequal_since: Vec<At>,
@@ -151,6 +159,9 @@ impl Judge {
             ring: Vec::new(),
             members: Vec::new(),
             members_since: 0,
+            members_before: Vec::new(),
+            compares: false,
+            rose: Vec::new(),
         };
         Self {
             watched: (0..nodes).map(|_| watched()).collect(),
@@ -159,6 +170,7 @@ impl Judge {
             gone: vec![NEVER; fleet.specs.len()],
             troubles,
             clocks: vec![0; nodes],
+            fastest_clock: 0,
             healed: plan.healed,
             unequal_since: vec![NEVER; fleet.services.len()],
             members: Vec::new(),
@@ -194,14 +206,32 @@ impl Judge {
         watched.owners.fill(None);
         watched.ring.clear();
         watched.owns = NEVER;
+        watched.rose.clear();
         for instance in 0..self.gone.len() {
             self.note_gone(scene, instance);
         }
     }
 
-    /// A process began with its wall clock so many milliseconds off.
-    pub fn has_clock(&mut self, node: NodeId, off_ms: i64) {
+    /// A process begins whose clock is so many milliseconds off.
+    pub fn begins_with_clock(&mut self, node: NodeId, off_ms: i64) {
         self.clocks[node] = off_ms;
+        self.fastest_clock = self.fastest_clock.max(off_ms);
+    }
+
+    /// What a process writes is stamped so many milliseconds off. By more than any clock was it never is, but for what many writes
+    /// in one moment count up.
+    pub fn has_clock(&mut self, now: At, node: NodeId, off_ms: i64) {
+        self.clocks[node] = off_ms;
+        if off_ms > self.fastest_clock + 1_000 {
+            let text =
+                format!("{node} stamps {off_ms} ms ahead, the fastest clock is {} ms", self.fastest_clock);
+            self.accuse(now, "clock", None, text);
+        }
+    }
+
+    /// By how many milliseconds what a node writes is stamped off.
+    pub fn clock(&self, node: NodeId) -> i64 {
+        self.clocks[node]
     }
 
     /// Whether another node was asked for another write before the last one that was acknowledged, who did the last one
@@ -209,10 +239,22 @@ impl Judge {
     /// the other order: nobody can tell then.
     ///
     /// A full beat is such a write: it registers the instance where it isn't known. So is one that the client had no answer to,
-    /// which may have been done all the same.
+    /// which may have been done all the same. Where several nodes have done the last one, it holds of each.
     fn is_undecidable(&self, scene: Scene<'_>, instance: usize) -> bool {
         let fact = &scene.truth.facts[instance];
-        let Some(after) = fact.written else { return false };
+        let Some(last) = fact.written else { return false };
+        // Where the last one may not have come there yet, those before it show.
+        let is_news = scene.now < last.done.saturating_add(NEWS);
+        let is_same = |write: &&Write| {
+            let is_last = (write.wish, write.version) == (last.wish, last.version);
+            write.is_acked && (is_last || is_news && write.wish != Wish::Beat)
+        };
+        let mut same = fact.asked.iter().filter(is_same).copied().chain([last]);
+        same.any(|after| self.is_misordered(scene, fact, after)) || self.is_belated(fact, last)
+    }
+
+    /// The same for one write and those before it.
+    fn is_misordered(&self, scene: Scene<'_>, fact: &Fact, after: Write) -> bool {
         let is_earlier = |before: &&Write| {
             before.asked <= after.asked
                 && before.by != after.by
@@ -222,8 +264,8 @@ impl Judge {
             let apart = after.asked.saturating_sub(before.done);
             let apart_ms = i64::try_from(apart / 1_000).unwrap_or(i64::MAX);
             (scene.reach.clear(before.by, after.by) > before.asked || apart < NEWS)
-                && self.clocks[before.by] - self.clocks[after.by] > apart_ms - 20
-        }) || self.is_belated(fact, after)
+                && self.clocks[before.by].max(before.clock_ms) - after.clock_ms > apart_ms - 20
+        })
     }
 
     /// Whether an earlier write came once more to a node after the last one, over a link that has been no good for as long as
@@ -242,13 +284,15 @@ impl Judge {
     /// A node has read this list.
     pub fn has_read(&mut self, now: At, node: NodeId, members: &[NodeId]) {
         let watched = &mut self.watched[node];
-        watched.members = members.to_vec();
+        watched.members_before = std::mem::replace(&mut watched.members, members.to_vec());
         watched.members_since = now;
     }
 
     /// A node makes a call.
     pub fn calls(&mut self, now: At, from: NodeId, to: NodeId, what: impl FnOnce() -> String) {
-        if !self.watched[from].members.contains(&to) {
+        let Watched { members, members_since, members_before, .. } = &self.watched[from];
+        let is_listed = members.contains(&to) || *members_since == now && members_before.contains(&to);
+        if !is_listed {
             self.accuse(now, "stranger", None, format!("{from} calls {to}, which isn't listed: {}", what()));
         }
     }
@@ -361,6 +405,23 @@ impl Judge {
         }
     }
 
+    /// A node compares its data since it stood still, or not any more: then nothing is left of what rose meanwhile.
+    pub fn compares(&mut self, scene: Scene<'_>, node: NodeId, compares: bool) {
+        let watched = &mut self.watched[node];
+        let has_ended = std::mem::replace(&mut watched.compares, compares) && !compares;
+        if !has_ended {
+            return;
+        }
+        for instance in std::mem::take(&mut watched.rose) {
+            let fact = &scene.truth.facts[instance];
+            let is_shown = self.watched[node].showings[instance].since != NEVER;
+            if is_shown && matches!(fact.will, Will::Left(..)) && !self.is_undecidable(scene, instance) {
+                let text = format!("{node} has compared and shows {instance} again, {:?}", fact.will);
+                self.accuse(scene.now, "risen", Some(scene.fleet.specs[instance].service), text);
+            }
+        }
+    }
+
     fn comes(&mut self, scene: Scene<'_>, node: NodeId, service: usize, is: Seen) {
         let (fact, showing) =
             (&scene.truth.facts[is.instance], &mut self.watched[node].showings[is.instance]);
@@ -373,11 +434,16 @@ impl Judge {
         let is_over = match fact.will {
             Will::Left(at, by) => {
                 let heard = scene.reach.clear(node, by);
-                heard <= at && self.watched[by].started < at || scene.now > heard.saturating_add(10 * SECOND)
+                // After a cut each has to see that the other is there again before it tells it anything.
+                heard.saturating_add(3 * SECOND) <= at && self.watched[by].started < at
+                    || scene.now > heard.saturating_add(10 * SECOND)
             }
             _ => fact.is_unwanted() && scene.now > due,
         };
-        if is_over && !self.is_undecidable(scene, is.instance) {
+        let is_over = is_over && !self.is_undecidable(scene, is.instance);
+        if is_over && self.watched[node].compares {
+            self.watched[node].rose.push(is.instance);
+        } else if is_over {
             let (instance, will) = (is.instance, fact.will);
             // Of one that is dead without a word the others may tell a while longer than this node; how long, `overdue` says.
             if went > fact.last_birth && matches!(fact.will, Will::Left(..)) {
@@ -480,7 +546,11 @@ impl Judge {
     }
 
     fn accuse_older(&mut self, scene: Scene<'_>, node: NodeId, service: usize, before: u32, is: Seen) {
-        if self.is_undecidable(scene, is.instance) {
+        // What the node showed may be a write that its client has no answer to yet.
+        let fact = &scene.truth.facts[is.instance];
+        let mut shown = fact.asked.iter().filter(|write| write.version == before);
+        let is_unordered = shown.any(|write| self.is_misordered(scene, fact, *write));
+        if is_unordered || self.is_undecidable(scene, is.instance) {
             return;
         }
         let text = format!("{node} showed version {before} of {}, and shows {} now", is.instance, is.version);
@@ -602,6 +672,10 @@ impl Judge {
                 return;
             }
             let heard = scene.reach.clear(node, by).max(watched.members_since).max(left);
+            // Who wasn't on its list then, and noticed nothing of that, hears of it when the owner compares.
+            let relisted = self.watched[by].members_since;
+            let heard =
+                if relisted > left { heard.max(relisted).max(self.owner_changed[service]) } else { heard };
             if now > heard.saturating_add(limit) && self.watched[by].members.contains(&node) {
                 let text = format!("{node} shows {instance}, deregistered at {left} by {by}");
                 return self.accuse(now, "still there", Some(service), text);
@@ -694,7 +768,9 @@ impl Judge {
             }
             for other in (0..self.watched.len()).filter(|&other| other != node) {
                 let is_owner = watched.ring.contains(&other);
-                if is_owner && since(scene.reach.dark(node, other), 12) {
+                // One that stood still answers, as it comes to, what it was asked before its links were cut.
+                let came_to = Some(scene.reach.awake(other)).filter(|awake| *awake != NEVER).unwrap_or(0);
+                if is_owner && since(scene.reach.dark(node, other).max(came_to), 12) {
                     let text = format!("{node} holds {other} for an owner, which it can't reach");
                     return self.accuse(now, "ring", None, text);
                 }

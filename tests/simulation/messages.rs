@@ -2,7 +2,7 @@
 //!
 //! As on the wire, no clock of another machine is believed: times go as ages.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use nacre::{
     base::clock::Millis,
@@ -13,14 +13,18 @@ use nacre::{
         verify::{Buckets, Page},
     },
     model::{
-        Entry, Instance, ServiceKey, State,
+        Entry, Extent, Instance, ServiceKey, State,
         entry::Shown,
+        extent::Range,
         gone::{Cause, Gone},
     },
 };
 use nacre_middleware::{lateness::Sent, refusal};
 
-use super::seam::{ClientAnswer, ClientRequest};
+use super::{
+    runs::number,
+    seam::{ClientAnswer, ClientRequest},
+};
 
 /// What is told of one instance.
 #[derive(Debug)]
@@ -35,14 +39,28 @@ pub struct Datum {
     /// Of which service.
     pub key: ServiceKey,
     told: Arc<Vec<Told>>,
-    /// It is all that the sender knows.
-    pub is_complete: bool,
+    /// Of which instances it is all that the sender knows.
+    pub extent: Extent,
 }
 
 impl Datum {
     /// What is newer than `newer_than` in `state`, or all of it.
     pub fn of(key: &ServiceKey, state: &State, newer_than: Option<u64>, now: Millis) -> Self {
-        let told = state.entries(newer_than).map(|shown| match shown {
+        Self::part(key, state, newer_than, &Range::default(), now)
+    }
+
+    /// The same in parts, where the environment says how many entries one may have (`PART`).
+    pub fn parts(key: &ServiceKey, state: &State, newer_than: Option<u64>, now: Millis) -> Vec<Self> {
+        static PART: OnceLock<usize> = OnceLock::new();
+        let most = *PART
+            .get_or_init(|| number("PART").and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX));
+        let ranges = state.cut(newer_than, most, |_| 1);
+        ranges.iter().map(|range| Self::part(key, state, newer_than, range, now)).collect()
+    }
+
+    fn part(key: &ServiceKey, state: &State, newer_than: Option<u64>, range: &Range, now: Millis) -> Self {
+        let held = state.entries(newer_than).filter(|entry| range.holds(&entry.key()));
+        let told = held.map(|shown| match shown {
             Shown::Alive(instance, mark) => {
                 let mut copy = instance.copy();
                 copy.set_stamp(mark.stamp);
@@ -58,7 +76,12 @@ impl Datum {
                 Told::Gone { gone: gone.clone(), age_ms: now.since(gone.at), silent_ms }
             }
         });
-        Self { key: key.clone(), told: Arc::new(told.collect()), is_complete: newer_than.is_none() }
+        let extent = match (newer_than, range == &Range::default()) {
+            (Some(_), _) => Extent::News,
+            (None, true) => Extent::Whole,
+            (None, false) => Extent::Within(range.clone()),
+        };
+        Self { key: key.clone(), told: Arc::new(told.collect()), extent }
     }
 
     /// The same on the receiver's clock; ages of beats, and of what is gone, count from these moments.
@@ -93,7 +116,7 @@ impl Datum {
             }
         };
         let told: String = self.told.iter().map(word).collect();
-        format!("{}{told}", if self.is_complete { "whole" } else { "part" })
+        format!("{}{told}", if self.extent == Extent::Whole { "whole" } else { "part" })
     }
 }
 

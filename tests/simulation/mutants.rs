@@ -23,17 +23,18 @@ use super::{
 /// Seeds that are tried for a fault.
 const SEEDS: u64 = 1_000;
 
-/// The first seed that finds each fault, and the promise that it sees broken.
+/// The first seed that finds each fault, and the promise that it sees broken. The last three take rarer luck than the first
+/// thousand seeds have.
 const FOUND: &[(Mutant, u64, &str)] = &[
     (Mutant::StaleOverwrite, 0, "older"),
     (Mutant::AbsenceRemoves, 0, "incomplete start"),
     (Mutant::EndlessRetry, 0, "stranger"),
-    (Mutant::LostGrace, 8, "unhealthy"),
+    (Mutant::LostGrace, 28, "unhealthy"),
     (Mutant::NoOrder, 204, "still there"),
     (Mutant::NoTombstones, 0, "risen"),
     (Mutant::TombstoneLoses, 0, "risen"),
-    (Mutant::VerifyFindsNothing, 4, "still there"),
-    (Mutant::ShallowDigest, 59, "unequal"),
+    (Mutant::VerifyFindsNothing, 4, "late"),
+    (Mutant::ShallowDigest, 105, "unequal"),
     (Mutant::LoadsFromFirst, 68, "incomplete start"),
     (Mutant::JudgesUnasked, 25, "missing"),
     (Mutant::HandsOnNothing, 181, "late"),
@@ -49,6 +50,9 @@ const FOUND: &[(Mutant, u64, &str)] = &[
     (Mutant::NobodyGoesDown, 0, "ring"),
     (Mutant::MissedNewsUnnoticed, 2, "overdue"),
     (Mutant::ReturnsUnloaded, 0, "incomplete start"),
+    (Mutant::StampsUnfollowed, 14_238, "missing"),
+    (Mutant::BeatsUnheard, 10_183, "missing"),
+    (Mutant::OldWordsCount, 12_889, "idle"),
 ];
 
 fn run(mutant: Option<Mutant>, seed: u64) -> Option<Violation> {

@@ -15,6 +15,7 @@ use nacre::{
         accept::Part,
         core::{self, Action, Core},
         documents::Silences,
+        handle::LONGEST_WAY_MS,
         lists::Lists,
         load::Loaded,
         mapper::{self, Owner},
@@ -280,7 +281,7 @@ impl NacreNode {
                     };
                     let state = service.state();
                     stamps.push(Some(state.highest_stamp));
-                    data.push(Datum::of(&item.key, &state, item.newer_than, at.now));
+                    data.extend(Datum::parts(&item.key, &state, item.newer_than, at.now));
                 }
                 let unreached = self.view.unreached().cloned().collect();
                 (Call::Push { data, unreached, sent: self.sent(at) }, PEER_LIMIT_MS)
@@ -359,8 +360,9 @@ impl NacreNode {
         Sent { process: self.process, at_ms: at.now.0, patience_ms: PEER_LIMIT_MS }
     }
 
-    fn written_at(&mut self, from: NodeId, sent: Sent, now: Millis) -> Millis {
-        now.minus(self.lateness.waited_ms(address(from).as_str(), sent, now.0))
+    fn written_at(&mut self, from: NodeId, sent: Sent, now: Millis) -> Option<Millis> {
+        let waited_ms = self.lateness.waited_ms(address(from).as_str(), sent, now.0);
+        (waited_ms <= LONGEST_WAY_MS).then(|| now.minus(waited_ms))
     }
 
     /// Merges what `from` sent; ages of beats, and of what is gone, count from these moments.
@@ -375,7 +377,7 @@ impl NacreNode {
             Part::Follows
         };
         let entries = datum.entries(ages_from);
-        let merged = self.registry.merge(place, entries, datum.is_complete, part.judge(), now);
+        let merged = self.registry.merge(place, entries, datum.extent.clone(), part.judge(), now);
         let merged = merged.unwrap();
         if let Some(stamp) = merged.belated {
             self.core.came_belated(&datum.key, stamp);
@@ -438,16 +440,18 @@ impl NacreNode {
                 let mut data = BTreeMap::new();
                 self.registry.for_each(|service| {
                     let state = service.state();
-                    data.insert(service.key.clone(), Datum::of(&service.key, &state, None, now));
+                    data.insert(service.key.clone(), Datum::parts(&service.key, &state, None, now));
                 });
-                Answer::All(data.into_values().collect())
+                Answer::All(data.into_values().flatten().collect())
             }
             Call::Fetch(key) => {
                 let service = self.registry.get(key.place());
                 Answer::Fetched(service.map(|service| Datum::of(&key, &service.state(), None, now)))
             }
             Call::Push { data, unreached, sent } => {
-                let written = self.written_at(from, sent, now);
+                let Some(written) = self.written_at(from, sent, now) else {
+                    return Some(Answer::NotNow(refusal::State::Late));
+                };
                 for datum in &data {
                     self.merge(Some(from), datum, (written, written), now);
                 }
@@ -461,9 +465,12 @@ impl NacreNode {
                 Answer::Taken
             }
             Call::Verify { ring, root, beats, sent } => {
+                let Some(written) = self.written_at(from, sent, now) else {
+                    return Some(Answer::NotNow(refusal::State::Late));
+                };
                 let claim = Claim::new(&self.view, address(from).as_str(), &ring);
                 self.claims.heard(&claim, now);
-                let now = self.written_at(from, sent, now);
+                let now = written;
                 let is_of = |key: &ServiceKey| claim.holds(key);
                 let known = silence::hear(&self.registry, &beats, &is_of, now);
                 let (ours, missed) =
@@ -543,6 +550,10 @@ impl NacreNode {
         stamps: Vec<Option<u64>>,
         outcome: Result<Answer, CallFault>,
     ) -> core::Answer<ServiceKey> {
+        if let Ok(Answer::NotNow(refusal::State::Late)) = outcome {
+            // Its time wasn't over: the clock by which it was written is another one for whoever got it.
+            self.process = self.process.wrapping_add(1);
+        }
         match outcome {
             Ok(answer @ (Answer::All(_) | Answer::NotNow(_) | Answer::Forbidden)) => {
                 if let Answer::All(data) = &answer {
@@ -794,6 +805,14 @@ impl SimNode for NacreNode {
         list.sort_unstable();
     }
 
+    fn stamps_ahead_ms(&self, at: Reading) -> i64 {
+        self.registry.stamps_ahead_ms(at.now)
+    }
+
+    fn compares(&self) -> bool {
+        self.view.standing == Standing::Comparing
+    }
+
     fn sizes(&self, at: Reading) -> Sizes {
         let (mut tombstones, mut oldest) = (0, at.now);
         self.registry.for_each(|service| {
@@ -880,6 +899,6 @@ impl NacreNode {
             Owner::Nobody => return Some(ClientAnswer::Refused),
             Owner::Peer(owner) => node_at(owner),
         };
-        self.pass_on(at, forwarding::Passed::new(ticket, request, hops, owner, until), out)
+        self.pass_on(at, forwarding::Passed::new(ticket, request, hops, owner, (at.now, until)), out)
     }
 }

@@ -256,6 +256,14 @@ pub trait SimNode: Sized {
     fn take_changed(&mut self, changed: &mut Vec<usize>);
     /// The list of a service, sorted by instance.
     fn list(&self, service: usize, list: &mut Vec<Seen>);
+    /// By how many milliseconds what it writes is stamped ahead of its process's clock.
+    fn stamps_ahead_ms(&self, _: Reading) -> i64 {
+        0
+    }
+    /// Whether it answers clients while it compares its data, since it stood still.
+    fn compares(&self) -> bool {
+        false
+    }
     /// What it keeps.
     fn sizes(&self, at: Reading) -> Sizes;
     /// The client's request that a call carries, if it does.

@@ -78,7 +78,8 @@ pub struct Toy {
 
 impl Toy {
     fn whole(&self, at: Reading) -> Push {
-        let records: Vec<_> = self.records.iter().map(|(instance, record)| (*instance, *record)).collect();
+        let records = if has(Flaw::SendsNothing) { &BTreeMap::new() } else { &self.records };
+        let records: Vec<_> = records.iter().map(|(instance, record)| (*instance, *record)).collect();
         let ages = records.iter().map(|(_, record)| at.now.since(record.beat)).collect();
         Push(records, ages)
     }
@@ -91,8 +92,7 @@ impl Toy {
         for to in to {
             self.calls += 1;
             self.asked.insert(self.calls, to);
-            let call = if has(Flaw::SendsNothing) { Push(Vec::new(), Vec::new()) } else { self.whole(at) };
-            out.calls.push(Outgoing { id: self.calls, to, call, limit_ms: 1_000 });
+            out.calls.push(Outgoing { id: self.calls, to, call: self.whole(at), limit_ms: 1_000 });
         }
     }
 

@@ -72,6 +72,10 @@ pub struct Write {
     pub asked: At,
     /// When it was done at the latest.
     pub done: At,
+    /// By how many milliseconds the node's stamps were off then, at least.
+    pub clock_ms: i64,
+    /// The client was told that it was done.
+    pub is_acked: bool,
 }
 
 /// Writes that are remembered of an instance.
@@ -110,13 +114,21 @@ impl Fact {
     }
 
     /// Notes that a node was asked for what may write.
-    pub fn ask(&mut self, now: At, by: NodeId, request: ClientRequest) {
+    pub fn ask(&mut self, now: At, (by, clock_ms): (NodeId, i64), request: ClientRequest) {
         let ClientRequest { wish, version, .. } = request;
         self.asked.retain(|write| (write.by, write.wish, write.version) != (by, wish, version));
         if self.asked.len() == MOST_ASKED {
             self.asked.remove(0);
         }
-        self.asked.push(Write { by, wish, version, asked: now, done: now + STANDS_IN });
+        self.asked.push(Write {
+            by,
+            wish,
+            version,
+            asked: now,
+            done: now + STANDS_IN,
+            clock_ms,
+            is_acked: false,
+        });
     }
 
     /// Notes that the client has been told by `via` that a write was done by `by`.
@@ -128,9 +140,10 @@ impl Fact {
         let written = match known {
             Some(write) => {
                 write.done = write.done.min(now);
+                write.is_acked = true;
                 *write
             }
-            None => Write { by, wish, version, asked: now, done: now },
+            None => Write { by, wish, version, asked: now, done: now, clock_ms: 0, is_acked: true },
         };
         if wish != Wish::Beat {
             self.written = Some(written);

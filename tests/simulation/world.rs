@@ -320,7 +320,8 @@ impl<N: SimNode> World<N> {
         let (reading, members) = (self.hosts[node].reading(self.now), setup.members.clone());
         self.judged(|judge, scene| judge.process(scene, node));
         self.judge.has_read(self.now, node, &members);
-        self.judge.has_clock(node, self.hosts[node].skew_ms);
+        self.hosts[node].clock_ms = self.hosts[node].skew_ms;
+        self.judge.begins_with_clock(node, self.hosts[node].clock_ms);
         self.hosts[node].members = members;
         self.hosts[node].node = Some(N::start(setup, reading));
         self.settle(node);
@@ -397,12 +398,13 @@ impl<N: SimNode> World<N> {
             host.backlog.push_back(waiting);
             return;
         }
+        let clock_ms = self.judge.clock(node);
         if let Some(request) = waiting.about() {
             let fact = &mut self.truth.facts[request.instance];
             fact.last_word = self.now;
             // A full beat registers what isn't known.
             if request.wish != Wish::Beat || self.fleet.specs[request.instance].full_beats {
-                fact.ask(self.now, node, request);
+                fact.ask(self.now, (node, clock_ms), request);
             }
         }
         host.open.push(waiting.ticket());
@@ -525,7 +527,11 @@ impl<N: SimNode> World<N> {
         let mut changed = std::mem::take(&mut self.changed);
         changed.clear();
         running.take_changed(&mut changed);
-        let (number, serves) = (running.view_number(), running.serves());
+        let (number, serves, compares) = (running.view_number(), running.serves(), running.compares());
+        let host = &self.hosts[node];
+        let ahead_ms =
+            host.node.as_ref().map_or(0, |running| running.stamps_ahead_ms(host.reading(self.now)));
+        self.judge.has_clock(self.now, node, host.clock_ms + ahead_ms);
         let is_another_view = number != self.hosts[node].view;
         self.hosts[node].view = number;
         let Some(running) = &self.hosts[node].node else { return };
@@ -548,6 +554,7 @@ impl<N: SimNode> World<N> {
             });
             self.judge.shows(scene, node, service, &list);
         }
+        self.judge.compares(scene, node, compares);
         let before = self.hosts[node].serves;
         if before != serves {
             let line = if serves { "serves" } else { "doesn't serve" };

@@ -3,13 +3,15 @@
 //! The content itself is read again and again: events of the file system miss changes of mounted volumes, where a
 //! link is changed, and say nothing of whether the writer is done. A content counts when it has stood still for some
 //! reads, so that neither a half-written file nor a burst of changes is taken for a list. Ours: Nacos 1.4.8 reads at each
-//! event.
+//! event. A file system that hangs holds up one read, and its thread, until it answers.
 
 use std::{
     io,
     path::{Path, PathBuf},
     time::Duration,
 };
+
+use tokio::task::JoinHandle;
 
 use super::list::List;
 use crate::config;
@@ -18,13 +20,19 @@ use crate::config;
 pub const PAUSE: Duration = Duration::from_millis(400);
 /// Reads that must agree; the first comes [`PAUSE`] after the change at most, so a list counts within 1.2 s.
 const AGREEING: u32 = 3;
+/// How long a read may take until the file counts as one that can't be read. It goes on after that; the next one waits for
+/// the same bytes.
+const LIMIT: Duration = Duration::from_secs(3);
 
 /// The file and what is there instead of it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct File {
     path: PathBuf,
     fallback: Vec<String>,
     settling: Settling<Content>,
+    reader: fn(&Path) -> io::Result<Vec<u8>>,
+    /// What is under way.
+    reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
 /// What a read finds.
@@ -39,7 +47,13 @@ impl File {
     /// The file `cluster.conf` of a folder, and the items of `nacos.member.list`.
     #[must_use]
     pub fn new(folder: &Path, fallback: Vec<String>) -> Self {
-        Self { path: folder.join("cluster.conf"), fallback, settling: Settling::default() }
+        Self {
+            path: folder.join("cluster.conf"),
+            fallback,
+            settling: Settling::default(),
+            reader: config::read_regular,
+            reading: None,
+        }
     }
 
     /// Where the list is, for a person.
@@ -53,16 +67,37 @@ impl File {
     /// # Errors
     /// It can't be read, or a part of it is no address.
     pub async fn first(&mut self) -> Result<List, String> {
-        let content = read(self.path.clone()).await;
+        let content = self.read().await;
         self.settling.start(content.clone());
         self.list(&content)
     }
 
     /// Reads again; gives the list when its content is another one and stands still.
     pub async fn next(&mut self) -> Option<Result<List, String>> {
-        let content = read(self.path.clone()).await;
+        let content = self.read().await;
         let settled = self.settling.seen(content)?;
         Some(self.list(&settled))
+    }
+
+    async fn read(&mut self) -> Content {
+        let (path, reader) = (&self.path, self.reader);
+        let reading = self.reading.get_or_insert_with(|| {
+            let path = path.clone();
+            tokio::task::spawn_blocking(move || reader(&path))
+        });
+        let Ok(read) = tokio::time::timeout(LIMIT, reading).await else {
+            let text =
+                format!("it can't be read: the file system gives no answer within {} s", LIMIT.as_secs());
+            return Content::Unreadable(text);
+        };
+        self.reading = None;
+        match read.unwrap_or_else(|error| Err(error.into())) {
+            Ok(bytes) => Content::Text(bytes),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Content::Absent
+            }
+            Err(error) => Content::Unreadable(format!("it can't be read: {error}")),
+        }
     }
 
     fn list(&self, content: &Content) -> Result<List, String> {
@@ -74,18 +109,6 @@ impl File {
                 .map_err(|error| format!("there is no such file, and of nacos.member.list {error}")),
             Content::Unreadable(reason) => Err(reason.clone()),
         }
-    }
-}
-
-async fn read(path: PathBuf) -> Content {
-    let read = tokio::task::spawn_blocking(move || config::read_file(&path)).await;
-    match read {
-        Ok(Ok(bytes)) => Content::Text(bytes),
-        Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Content::Absent
-        }
-        Ok(Err(error)) => Content::Unreadable(format!("it can't be read: {error}")),
-        Err(error) => Content::Unreadable(format!("it can't be read: {error}")),
     }
 }
 
@@ -129,7 +152,12 @@ impl<T: Clone + PartialEq> Settling<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{
+        fs,
+        sync::atomic::{AtomicU32, Ordering::Relaxed},
+    };
+
+    use parking_lot::{Condvar, Mutex};
 
     use super::*;
 
@@ -179,6 +207,54 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         let error = File::new(folder.path(), Vec::new()).first().await.unwrap_err();
-        assert!(error.starts_with("it can't be read: "), "{error}");
+        assert_eq!(error, "it can't be read: it is a folder");
+    }
+
+    #[tokio::test]
+    async fn a_pipe_is_no_list_and_a_file_in_its_place_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cluster.conf");
+        fs::write(&path, "a:1").unwrap();
+        let mut file = File::new(folder.path(), Vec::new());
+        assert_eq!(texts(&file.first().await.unwrap()), ["a:1"]);
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        for _ in 0..2 {
+            assert_eq!(file.next().await, None);
+        }
+        let error = file.next().await.unwrap().unwrap_err();
+        assert_eq!(error, "it can't be read: it is no regular file, but a pipe, a socket or a device");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "b:2").unwrap();
+        for _ in 0..2 {
+            assert_eq!(file.next().await, None);
+        }
+        assert_eq!(texts(&file.next().await.unwrap().unwrap()), ["b:2"]);
+    }
+
+    static HANGS: Mutex<bool> = Mutex::new(true);
+    static ANSWERS: Condvar = Condvar::new();
+    static READS: AtomicU32 = AtomicU32::new(0);
+
+    #[tokio::test]
+    async fn a_file_system_that_hangs_holds_up_one_read_and_nobody_for_ever() {
+        let mut file = File {
+            reader: |_| {
+                READS.fetch_add(1, Relaxed);
+                ANSWERS.wait_while(&mut HANGS.lock(), |hangs| *hangs);
+                Ok(b"a:1".to_vec())
+            },
+            ..File::new(Path::new("."), Vec::new())
+        };
+        let error = file.first().await.unwrap_err();
+        assert_eq!(error, "it can't be read: the file system gives no answer within 3 s");
+        assert_eq!(file.next().await, None);
+        assert_eq!(READS.load(Relaxed), 1);
+        *HANGS.lock() = false;
+        ANSWERS.notify_all();
+        for _ in 0..2 {
+            assert_eq!(file.next().await, None);
+        }
+        assert_eq!(texts(&file.next().await.unwrap().unwrap()), ["a:1"]);
     }
 }

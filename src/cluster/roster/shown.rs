@@ -153,6 +153,7 @@ fn peer(address: &Address, member: &Seen, slow: &BTreeSet<Address>) -> Peer {
         starting: member.starting,
         leaving: member.is_leaving(),
         outvoted: slow.contains(address) && member.state != MemberState::Down,
+        is_another: member.called.is_some(),
     }
 }
 
