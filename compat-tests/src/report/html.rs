@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::bytes::Parting;
 use super::junit::escaped;
 use super::run::Run;
-use crate::facts::Facts;
+use crate::facts::{Client, Facts};
 use crate::finding::{Fate, Finding};
 use crate::replay::StepDifference;
 use crate::score::{Score, Tally};
@@ -15,7 +15,7 @@ const MOST_BYTES: usize = 20_000;
 
 const STYLE: &str = "
 body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
+h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}h3{font-size:1rem;margin:1.5rem 0 0}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #ddd;vertical-align:top}
 td.n{text-align:right;white-space:nowrap}.bar{background:#eee;width:9rem;height:.7rem;border-radius:.35rem;overflow:hidden}
 .bar i{display:block;height:100%;background:#2a7}.low i{background:#c43}
@@ -55,8 +55,9 @@ pub fn html(run: &Run) -> String {
     if score.all.failed.is_empty() {
         page.push_str("<p>None.</p>\n");
     }
-    for finding in &score.all.failed {
-        failure(finding, &mut page);
+    for (family, tally) in score.families.iter().filter(|(_, tally)| !tally.failed.is_empty()) {
+        family_heading(family, tally, &mut page);
+        tally.failed.iter().for_each(|finding| failure(finding, &mut page));
     }
     cases(run, &mut page);
     page.push_str("</body></html>\n");
@@ -107,6 +108,21 @@ fn not_played(run: &Run, page: &mut String) {
     page.push_str("</ul>\n");
 }
 
+/// How many failed and whom that breaks, before the failures themselves.
+fn family_heading(family: &str, tally: &Tally<'_>, page: &mut String) {
+    let broken = |client: &&Client| tally.failed.iter().any(|finding| finding.facts.clients.contains(client));
+    let clients: Vec<&str> = Client::ALL.iter().filter(broken).map(|client| client.title()).collect();
+    let whom = if clients.is_empty() { "no client that was tried".to_owned() } else { clients.join(", ") };
+    let _ = writeln!(
+        page,
+        "<h3>{}</h3>\n<p class=w>{} of {} cases, matter to {}.</p>",
+        escaped(family),
+        tally.failed.len(),
+        tally.cases,
+        escaped(&whom)
+    );
+}
+
 fn failure(finding: &Finding, page: &mut String) {
     let Facts { id, says, source, clients, weight, .. } = &finding.facts;
     let clients: Vec<&str> = clients.iter().map(|client| client.title()).collect();
@@ -114,8 +130,8 @@ fn failure(finding: &Finding, page: &mut String) {
     let id = escaped(id);
     let _ = writeln!(
         page,
-        "<details id=\"{id}\"><summary><b>{}</b> <code>{id}</code></summary>\n\
-         <p class=w>Weight {weight}; matters to {}. Source: {}. Alone: <code>--only '^{id}$'</code></p>",
+        "<details><summary><b>{}</b> <code>{id}</code></summary>\n\
+         <p class=w id=\"{id}\">Weight {weight}; matters to {}. Source: {}. Alone: <code>--only '^{id}$'</code></p>",
         escaped(says),
         escaped(&clients),
         escaped(source)
@@ -138,9 +154,10 @@ fn failure(finding: &Finding, page: &mut String) {
 fn differing(step: &StepDifference, page: &mut String) {
     let _ = writeln!(page, "<p>Step {}:</p><pre>{}</pre>", step.step, escaped(&step.sent));
     for difference in &step.differences {
-        let _ = writeln!(page, "<p><code>{}</code></p>", escaped(&difference.place));
         let parting = Parting::of(&difference.want, &difference.got);
         let at = parting.map_or(0, |parting| parting.at);
+        let place = escaped(&difference.place);
+        let _ = writeln!(page, "<p><code>{place}</code> <span class=w>from byte {at} on</span></p>");
         let _ = writeln!(
             page,
             "<pre>want {}\ngot  {}</pre>",
@@ -191,4 +208,82 @@ fn cases(run: &Run, page: &mut String) {
         );
     }
     page.push_str("</table></details>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::compare::Difference;
+    use crate::facts::Level;
+    use crate::session::Outcome;
+
+    fn finding(family: &str, id: &str, clients: &[Client], fate: Fate) -> Finding {
+        let facts = Facts {
+            id: id.to_owned(),
+            says: format!("It does {id}."),
+            source: "a source".to_owned(),
+            family: family.to_owned(),
+            level: Level::Core,
+            needs: Vec::new(),
+            clients: clients.to_vec(),
+            weight: 2,
+        };
+        Finding { facts, took: Duration::ZERO, fate }
+    }
+
+    fn differing(want: &str, got: &str) -> Fate {
+        let difference = Difference { place: "body".to_owned(), want: want.to_owned(), got: got.to_owned() };
+        Fate::Differs(vec![StepDifference {
+            step: 1,
+            sent: "GET /<x>".to_owned(),
+            differences: vec![difference],
+            want: want.to_owned(),
+            got: got.to_owned(),
+        }])
+    }
+
+    #[test]
+    fn the_page_has_the_summary_first_and_failures_by_family_with_their_bytes_and_clients() {
+        let findings = vec![
+            finding("push", "push/a", &[Client::Go], differing("{\"w\":1.0}", "{\"w\":1}")),
+            finding("beat", "beat/a", &[Client::Node], differing("<a>", "<b>")),
+            finding("push", "push/b", &[Client::Java14], differing("x", "y")),
+            finding("push", "push/c", &[], Fate::Same),
+            finding("auth", "auth/a", &[Client::Node], Fate::NotOffered("a login")),
+        ];
+        let outcome = Outcome { findings, ..Outcome::default() };
+        let took = Duration::from_secs(1);
+        let run = Run { url: "http://a:1".to_owned(), level: "core".to_owned(), seed: 7, took, outcome };
+        let page = html(&run);
+        let places = [
+            "compatible with Nacos 1.x? 25 %",
+            "4 cases: 1 as expected, 3 different.",
+            "<h2>By client",
+            "<h2>By family",
+            "not offered: 1 cases: a login",
+            "<h2>Failures",
+            "<h3>beat</h3>\n<p class=w>1 of 1 cases, matter to Node 2.6.x.",
+            "<code>beat/a</code>",
+            "GET /&lt;x&gt;",
+            "want &lt;<mark>a&gt;</mark>",
+            "<h3>push</h3>\n<p class=w>2 of 3 cases, matter to Java 1.4.x, Go 1.1.x.",
+            "<code>push/a</code>",
+            "from byte 6 on",
+            "{&quot;w&quot;:1<mark>}</mark>",
+            "<code>push/b</code>",
+            "<h2>All cases",
+        ];
+        let mut rest = &*page;
+        for place in places {
+            let at = rest.find(place).unwrap_or_else(|| panic!("{place} isn't where it should be: {rest}"));
+            rest = &rest[at..];
+        }
+        for outside in ["<link", "<script", "<img", "src=", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.split("href=\"").skip(1).all(|link| link.starts_with('#')), "{page}");
+        assert_eq!(page.matches("id=\"push/a\"").count(), 1);
+    }
 }
