@@ -73,8 +73,12 @@ pub struct Member {
 struct Shared {
     address: SocketAddr,
     context: String,
-    /// Data by their keys, as JSON.
-    holds: Mutex<BTreeMap<String, String>>,
+    /// Data by their keys, as JSON, and their checksums.
+    holds: Mutex<BTreeMap<String, (String, String)>>,
+    /// Who tells others of all that is held, or of something new.
+    tells: Mutex<()>,
+    /// `ip:port_healthy` of the instances of services by their keys.
+    sees: Mutex<BTreeMap<String, Vec<String>>>,
     heard: Mutex<Vec<Heard>>,
     stop: AtomicBool,
 }
@@ -92,6 +96,8 @@ impl Member {
             address,
             context,
             holds: Mutex::default(),
+            tells: Mutex::default(),
+            sees: Mutex::default(),
             heard: Mutex::default(),
             stop: AtomicBool::new(false),
         });
@@ -158,14 +164,34 @@ impl Member {
         server.calling_from(self.shared.address.ip())
     }
 
-    /// What is asked for by key is answered with this datum from now on.
-    pub fn hold(&self, key: &str, datum: &str) {
-        lock(&self.shared.holds).insert(key.to_owned(), datum.to_owned());
+    /// What is asked for by key is answered with this datum from now on; its checksum is among those of all.
+    pub fn hold(&self, key: &str, datum: &str, checksum: &str) {
+        lock(&self.shared.holds).insert(key.to_owned(), (datum.to_owned(), checksum.to_owned()));
+    }
+
+    /// The checksums of all that is held, by key, as JSON. What isn't among them others take for gone.
+    pub fn checksums(&self) -> String {
+        let holds = lock(&self.shared.holds);
+        let text = |text: &String| Json::Text(text.clone());
+        Json::Object(holds.iter().map(|(key, (_, checksum))| (key.clone(), text(checksum))).collect())
+            .written()
+    }
+
+    /// Held while others are told of what is new or of all that there is: who told of all without what another case
+    /// just told of would make others forget that.
+    pub fn telling(&self) -> std::sync::MutexGuard<'_, ()> {
+        lock(&self.shared.tells)
     }
 
     /// Is asked for it in vain from now on.
     pub fn forget(&self, key: &str) {
         lock(&self.shared.holds).remove(key);
+    }
+
+    /// Who asks for the health of the service `NAMESPACE##GROUP@@NAME` is told these (`ip:port_true`) from now on.
+    pub fn see(&self, key: &str, statuses: &[&str]) {
+        let statuses = statuses.iter().map(|status| (*status).to_owned()).collect();
+        lock(&self.shared.sees).insert(key.to_owned(), statuses);
     }
 
     /// Everything that was asked whose path, query or body has the text.
@@ -257,8 +283,9 @@ impl Shared {
         let held = |wanted: &dyn Fn(&str) -> bool| {
             let holds = lock(&self.holds);
             let pairs = holds.iter().filter(|(key, _)| wanted(key));
-            let pairs: Vec<String> =
-                pairs.map(|(key, datum)| format!("{}:{datum}", Json::Text(key.clone()).written())).collect();
+            let pairs: Vec<String> = pairs
+                .map(|(key, (datum, _))| format!("{}:{datum}", Json::Text(key.clone()).written()))
+                .collect();
             format!("{{{}}}", pairs.join(","))
         };
         match &*entry {
@@ -272,7 +299,12 @@ impl Shared {
                 (200, JSON, held(&|key| keys.split(',').any(|wanted| wanted == key)))
             }
             "GET /v1/ns/distro/datums" => (200, JSON, held(&|_| true)),
-            "GET /v1/ns/instance/statuses" => (200, JSON, r#"{"ips":[]}"#.to_owned()),
+            "GET /v1/ns/instance/statuses" => {
+                let key = heard.parameters().remove("key").unwrap_or_default();
+                let statuses = lock(&self.sees).get(&key).cloned().unwrap_or_default();
+                let statuses = statuses.into_iter().map(Json::Text).collect();
+                (200, JSON, format!("{{\"ips\":{}}}", Json::List(statuses).written()))
+            }
             "PUT /v1/ns/distro/datum"
             | "PUT /v1/ns/distro/checksum"
             | "POST /v1/ns/service/status"
@@ -334,7 +366,8 @@ mod tests {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let server = Target::parse("http://127.0.0.1:1").unwrap();
         let member = Member::open(free, &[server]).unwrap();
-        member.hold("k1", "{\"key\":\"k1\"}");
+        member.hold("k1", "{\"key\":\"k1\"}", "c1");
+        assert_eq!(member.checksums(), r#"{"k1":"c1"}"#);
         let body = r#"{"keys":"k0,k1"}"#;
         let request =
             format!("GET /nacos/v1/ns/distro/datum HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -346,5 +379,11 @@ mod tests {
         assert_eq!((heard.header("x-a"), &*heard.parameters()["a"]), ("b", "b c"));
         assert_eq!(heard.parameters()["serviceName"], "x@y");
         assert_eq!(member.heard("k0").len(), 1);
+        member.see("public##g@@s", &["10.0.0.1:80_false"]);
+        let statuses = |key: &str| {
+            ask(free, &format!("GET /nacos/v1/ns/instance/statuses?key={key} HTTP/1.1\r\nX-A: b\r\n\r\n"))
+        };
+        assert!(statuses("public%23%23g%40%40s").ends_with(r#"{"ips":["10.0.0.1:80_false"]}"#));
+        assert!(statuses("public%23%23g%40%40t").ends_with(r#"{"ips":[]}"#));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Bench, beat, distro, http, push, ring, single};
+use super::{Bench, beat, distro, http, push, ring, ring_health, single};
 use crate::facts::{Client, Facts, Level, Need};
 use crate::finding::Fate;
 
@@ -35,7 +35,16 @@ pub struct Written {
 
 /// All written cases.
 pub fn all() -> Vec<Written> {
-    [&push::CASES[..], &beat::CASES, &http::CASES, &distro::CASES, &ring::CASES, &single::CASES].concat()
+    [
+        &push::CASES[..],
+        &beat::CASES,
+        &http::CASES,
+        &distro::CASES,
+        &ring::CASES,
+        &ring_health::CASES,
+        &single::CASES,
+    ]
+    .concat()
 }
 
 impl Written {

@@ -7,6 +7,7 @@ mod distro;
 mod http;
 mod push;
 mod ring;
+mod ring_health;
 mod single;
 
 pub use bench::Bench;

@@ -22,7 +22,7 @@ use crate::target::{Response, Target, escaped};
 const PREFIX: &str = "com.alibaba.nacos.naming.iplist.ephemeral.";
 
 /// A member compares every 5 s; this is three times that.
-const ROUND: Duration = Duration::from_secs(15);
+pub const ROUND: Duration = Duration::from_secs(15);
 
 /// The fields of an instance in a datum, in the order in which a 1.4.8 server writes them; without those that may be
 /// missing: `app` after `marked`, `instanceIdGenerator` where there is metadata.
@@ -57,7 +57,7 @@ const RING: Written = Written {
     run: report,
 };
 
-const DISTRO: Written = Written {
+pub const DISTRO: Written = Written {
     id: "ring/datum-out",
     says: "What is registered comes to other members as a datum with all fields in order, and what goes as an empty one.",
     source: "Nacos 1.4.8 naming module, distro protocol; compat-tests/wire/distro.json",
@@ -128,12 +128,12 @@ pub const CASES: [Written; 9] = [
 ];
 
 /// The member that this program is.
-fn member<'a>(bench: &Bench<'a>) -> Result<&'a Member> {
+pub fn member<'a>(bench: &Bench<'a>) -> Result<&'a Member> {
     bench.member.context("this program is no member")
 }
 
 /// A name in this case that the hash gives to `owner`.
-fn name_of(bench: &mut Bench<'_>, owner: &str, purpose: &str) -> Result<String> {
+pub fn name_of(bench: &mut Bench<'_>, owner: &str, purpose: &str) -> Result<String> {
     let ring = healthy_members(bench)?;
     let names = (0..10_000).map(|at| format!("{}-{purpose}{at}", bench.run));
     let mut owned = names.filter(|name| owner_of(&format!("DEFAULT_GROUP@@{name}"), &ring) == owner);
@@ -141,7 +141,7 @@ fn name_of(bench: &mut Bench<'_>, owner: &str, purpose: &str) -> Result<String> 
 }
 
 /// A name that the server itself owns.
-fn name_of_server(bench: &mut Bench<'_>, purpose: &str) -> Result<String> {
+pub fn name_of_server(bench: &mut Bench<'_>, purpose: &str) -> Result<String> {
     let answer = bench.ask_core("self")?;
     let data = parse(&answer.body).ok().and_then(|answer| answer.get("data").cloned());
     let address = match data.as_ref().and_then(|data| data.get("address")) {
@@ -175,9 +175,11 @@ fn datum(key: &str, instances: &str) -> String {
     format!("{{\"key\":\"{key}\",\"value\":{{\"instanceList\":[{instances}]}},\"timestamp\":1}}")
 }
 
-/// The checksum of the one instance of [`instance`].
-fn checksum_of(ip: &str) -> String {
-    md5(&format!("{ip}:80_2.5_true_true_DEFAULT_k:v,,"))
+/// The checksum of instances of [`instance`].
+fn checksum_of(ips: &[&str]) -> String {
+    let mut ips = ips.to_vec();
+    ips.sort_by_key(|ip| format!("{ip}:80"));
+    md5(&ips.iter().map(|ip| format!("{ip}:80_2.5_true_true_DEFAULT_k:v,,")).collect::<String>())
 }
 
 fn md5(text: &str) -> String {
@@ -185,16 +187,27 @@ fn md5(text: &str) -> String {
 }
 
 /// Asks as a member does.
-fn ask(bench: &mut Bench<'_>, method: &str, path: &str, body: Option<String>) -> Result<Response> {
+pub fn ask(bench: &mut Bench<'_>, method: &str, path: &str, body: Option<String>) -> Result<Response> {
     let target = member(bench)?.calls(bench.target);
     bench.step(&format!("{method} {path}, from a member"));
     target.send(&as_member(method, &format!("/nacos/v1/ns/{path}"), body))
 }
 
-/// Puts a datum, with the header of 1.4.8 that isn't true.
-fn put(bench: &mut Bench<'_>, key: &str, instances: &str) -> Result<()> {
-    let body = format!("{{\"{key}\":{}}}", datum(key, instances));
-    let target = member(bench)?.calls(bench.target);
+/// Puts the list of a service that this member owns, with the header of 1.4.8 that isn't true. This member holds it until
+/// it puts an empty one.
+pub fn put(bench: &mut Bench<'_>, key: &str, ips: &[&str]) -> Result<()> {
+    let own = member(bench)?;
+    let name = key.rsplit_once("@@").map_or(key, |(_, name)| name);
+    let instances: Vec<String> = ips.iter().map(|ip| instance(name, ip)).collect();
+    let datum = datum(key, &instances.join(","));
+    let body = format!("{{\"{key}\":{datum}}}");
+    let _telling = own.telling();
+    if ips.is_empty() {
+        own.forget(key);
+    } else {
+        own.hold(key, &datum, &checksum_of(ips));
+    }
+    let target = own.calls(bench.target);
     let mut request = as_member("PUT", "/nacos/v1/ns/distro/datum", Some(body));
     request.headers.push(("Content-Encoding".to_owned(), Some("gzip".to_owned())));
     bench.step(&format!("PUT distro/datum with {key}, from a member"));
@@ -204,7 +217,7 @@ fn put(bench: &mut Bench<'_>, key: &str, instances: &str) -> Result<()> {
 }
 
 /// The first request with the text that is as wanted, if one comes in time.
-fn heard(
+pub fn heard(
     bench: &Bench<'_>,
     text: &str,
     within: Duration,
@@ -221,12 +234,12 @@ fn heard(
     }
 }
 
-fn list_path(name: &str) -> String {
+pub fn list_path(name: &str) -> String {
     format!("instance/list?serviceName={name}")
 }
 
 /// Waits until the server lists as many hosts.
-fn lists(bench: &mut Bench<'_>, name: &str, count: usize) -> Result<Vec<Json>> {
+pub fn lists(bench: &mut Bench<'_>, name: &str, count: usize) -> Result<Vec<Json>> {
     let target: Target = bench.target.clone();
     let body = eventually(bench, &target, &list_path(name), |body| Bench::hosts(body).len() == count)?;
     let hosts = Bench::hosts(&body);
@@ -329,16 +342,16 @@ fn datum_in(bench: &mut Bench<'_>) -> Result<()> {
     let own = member(bench)?.name();
     let name = name_of(bench, &own, "in")?;
     let key = key_of(&name);
-    put(bench, &key, &instance(&name, "10.0.0.1"))?;
+    put(bench, &key, &["10.0.0.1"])?;
     let hosts = lists(bench, &name, 1)?;
     let of =
         |field: &str| hosts.first().and_then(|host| host.get(field)).map(Json::written).unwrap_or_default();
     bench.same("ip", &"\"10.0.0.1\"", &of("ip"));
     bench.same("weight", &"2.5", &of("weight"));
     bench.same("metadata", &r#"{"k":"v"}"#, &of("metadata"));
-    put(bench, &key, &[instance(&name, "10.0.0.1"), instance(&name, "10.0.0.2")].join(","))?;
+    put(bench, &key, &["10.0.0.1", "10.0.0.2"])?;
     lists(bench, &name, 2)?;
-    put(bench, &key, "")?;
+    put(bench, &key, &[])?;
     lists(bench, &name, 0)?;
     Ok(())
 }
@@ -346,7 +359,7 @@ fn datum_in(bench: &mut Bench<'_>) -> Result<()> {
 fn checksum(bench: &mut Bench<'_>) -> Result<()> {
     let own = member(bench)?.name();
     let ours = name_of(bench, &own, "ours")?;
-    put(bench, &key_of(&ours), &instance(&ours, "10.0.0.1"))?;
+    put(bench, &key_of(&ours), &["10.0.0.1"])?;
     let name = name_of_server(bench, "sum")?;
     let key = key_of(&name);
     let metadata = escaped(r#"{"k":"v"}"#);
@@ -364,21 +377,25 @@ fn checksum(bench: &mut Bench<'_>) -> Result<()> {
             bench.holds(source.contains(':'), "source", "the server's address", &source);
             let sums = parse(&came.body).unwrap_or(Json::Null);
             let sum = sums.get(&key).map(Json::written).unwrap_or_default();
-            bench.same("checksum", &format!("\"{}\"", checksum_of("10.0.0.1")), &sum);
+            bench.same("checksum", &format!("\"{}\"", checksum_of(&["10.0.0.1"])), &sum);
             bench.holds(sums.get(&key_of(&ours)).is_none(), "keys", "none of this member's", &sums);
         }
     }
-    put(bench, &key_of(&ours), "")
+    put(bench, &key_of(&ours), &[])
 }
 
 fn pull(bench: &mut Bench<'_>) -> Result<()> {
     let own = member(bench)?;
     let name = name_of(bench, &own.name(), "pull")?;
     let key = key_of(&name);
-    own.hold(&key, &datum(&key, &instance(&name, "10.0.0.1")));
+    own.hold(&key, &datum(&key, &instance(&name, "10.0.0.1")), &checksum_of(&["10.0.0.1"]));
     let path = format!("distro/checksum?source={}", escaped(&own.name()));
-    let sums = |sum: &str| Some(format!("{{\"{key}\":\"{sum}\"}}"));
-    let answer = ask(bench, "PUT", &path, sums(&checksum_of("10.0.0.1")))?;
+    // Of all that is this member's: what it left out the server would take for gone.
+    let tell_all = |bench: &mut Bench<'_>| {
+        let _telling = own.telling();
+        ask(bench, "PUT", &path, Some(own.checksums()))
+    };
+    let answer = tell_all(bench)?;
     bench.same("body", &"ok", &answer.body);
     let asked = |one: &Heard| one.method == "GET" && one.path == "/v1/ns/distro/datum";
     let came = heard(bench, &key, SPREAD, asked)?;
@@ -391,13 +408,12 @@ fn pull(bench: &mut Bench<'_>) -> Result<()> {
     );
     lists(bench, &name, 1)?;
     let before = own.heard(&key).iter().filter(|one| asked(one)).count();
-    ask(bench, "PUT", &path, sums(&checksum_of("10.0.0.1")))?;
+    tell_all(bench)?;
     bench.target.stop().wait(Duration::from_secs(2))?;
     let after = own.heard(&key).iter().filter(|one| asked(one)).count();
     bench.step("what is fetched after the same checksum");
     bench.same("fetched", &before, &after);
-    own.forget(&key);
-    put(bench, &key, "")
+    put(bench, &key, &[])
 }
 
 fn snapshot(bench: &mut Bench<'_>) -> Result<()> {
@@ -515,8 +531,7 @@ fn hash_vectors(bench: &mut Bench<'_>) -> Result<()> {
         let want = owner_of(grouped, &ring);
         if want == own {
             let key = format!("{PREFIX}{}##{grouped}", bench.run);
-            let bare = grouped.split_once("@@").map_or(&**grouped, |(_, name)| name);
-            put(bench, &key, &instance(bare, "10.0.0.1"))?;
+            put(bench, &key, &["10.0.0.1"])?;
             ours.push(key);
         } else {
             bench.ask("POST", &format!("instance?{named}&ip=10.0.0.1&port=80"))?;
@@ -526,7 +541,7 @@ fn hash_vectors(bench: &mut Bench<'_>) -> Result<()> {
         bench.same("body", &format!("{{\"responsibleServer\":\"{want}\"}}"), &told);
     }
     for key in ours {
-        put(bench, &key, "")?;
+        put(bench, &key, &[])?;
     }
     Ok(())
 }
