@@ -36,6 +36,8 @@ pub enum Need {
     SameMachine,
     /// The server calls itself by the address under which it is asked.
     OwnAddress,
+    /// The API stands under a path of its own, so that something is outside of it.
+    ContextPath,
     /// Authentication is on, the white list of agents off.
     Auth,
     /// Authentication is on, and agents of peers are let in.

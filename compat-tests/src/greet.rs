@@ -56,6 +56,9 @@ pub fn greet(target: Target, auth: Option<&str>) -> Result<Greeting> {
     if target.address().ip().is_loopback() {
         has.push(Need::SameMachine);
     }
+    if !target.context().is_empty() {
+        has.push(Need::ContextPath);
+    }
     if own_address(&target).as_deref() == Some(target.authority())
         && target.authority().starts_with("127.0.0.1:")
     {

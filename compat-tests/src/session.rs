@@ -221,6 +221,9 @@ impl Session<'_> {
             Need::Member => Some(Fate::NotPlayed(
                 "this program must be a member: put an address of this machine into the server's list and give --member",
             )),
+            Need::ContextPath => {
+                Some(Fate::NotPlayed("the API stands at the root of the server, so nothing is outside of it"))
+            }
             Need::OwnAddress => Some(Fate::NotPlayed(
                 "the server must call itself by the address at which it is asked, 127.0.0.1",
             )),

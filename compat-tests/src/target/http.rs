@@ -38,7 +38,11 @@ impl Target {
         // A server may refuse a long request before it has read all of it: its answer counts, not our write.
         let written = stream.write_all(&self.bytes_of(request)?);
         match read(&mut stream, request.method == "HEAD") {
-            Ok(response) => Ok(Response { body: self.as_recorded(response.body), ..response }),
+            Ok(Response { status, headers, body }) => Ok(Response {
+                status,
+                headers: self.headers_as_recorded(headers),
+                body: self.as_recorded(body),
+            }),
             Err(error) => {
                 written.context("can't send the request")?;
                 Err(error)

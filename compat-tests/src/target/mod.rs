@@ -143,21 +143,33 @@ impl Target {
     fn to_context(&self, target: &str) -> String {
         match target.strip_prefix(RECORDED_CONTEXT) {
             Some(rest) if rest.is_empty() || rest.starts_with(['/', '?']) => {
+                let rest = if rest.starts_with('/') || !self.context.is_empty() {
+                    rest
+                } else {
+                    &format!("/{rest}")
+                };
                 format!("{}{rest}", self.context)
             }
             _ => target.to_owned(),
         }
     }
 
-    /// An answer's body as it would be under the recorded path: errors name the path that was asked.
-    fn as_recorded(&self, body: String) -> String {
+    /// An answer's text as it would be under the recorded path: errors name the path that was asked, links lead to it.
+    fn as_recorded(&self, text: String) -> String {
         if self.context == RECORDED_CONTEXT {
-            return body;
+            return text;
         }
-        let here = format!("{}/v1/", self.context);
-        let recorded = format!("{RECORDED_CONTEXT}/v1/");
-        body.replace(&format!("\"{here}"), &format!("\"{recorded}"))
-            .replace(&format!(":{here}"), &format!(":{recorded}"))
+        let (here, there) = (&self.context, RECORDED_CONTEXT);
+        let mut text = text;
+        for (before, after) in [("\"path\":\"", "/"), (":", "/v1/"), (&*self.authority, "/")] {
+            text = text.replace(&format!("{before}{here}{after}"), &format!("{before}{there}{after}"));
+        }
+        text
+    }
+
+    /// The headers of an answer in the same way.
+    fn headers_as_recorded(&self, headers: Vec<(String, String)>) -> Vec<(String, String)> {
+        headers.into_iter().map(|(name, value)| (name, self.as_recorded(value))).collect()
     }
 
     fn connect(&self, timeout: Duration) -> Result<TcpStream> {
@@ -190,7 +202,22 @@ mod tests {
             ("/nacosx".into(), "/naming".into())
         );
         assert_eq!(target.as_recorded(r#"{"path":"/naming/v1/x"}"#.into()), r#"{"path":"/nacos/v1/x"}"#);
-        assert_eq!(target.under("/").to_context("/nacos/v1/ns"), "/v1/ns");
+        let recorded = |target: &Target, text: &str| target.as_recorded(text.to_owned());
+        assert_eq!(
+            recorded(&target, "GET:/naming/v1/x at http://127.0.0.1:1/naming/"),
+            "GET:/nacos/v1/x at http://127.0.0.1:1/nacos/"
+        );
+        assert_eq!(
+            recorded(&target, r#"{"path":"/other","k":"/naming/"}"#),
+            r#"{"path":"/other","k":"/naming/"}"#
+        );
+        let root = target.under("/");
+        assert_eq!(
+            (root.to_context("/nacos/v1/ns"), root.to_context("/nacos")),
+            ("/v1/ns".into(), "/".into())
+        );
+        assert_eq!(recorded(&root, r#"{"path":"/nothing"}"#), r#"{"path":"/nacos/nothing"}"#);
+        assert_eq!(recorded(&root, "http://127.0.0.1:1/actuator"), "http://127.0.0.1:1/nacos/actuator");
     }
 
     #[test]

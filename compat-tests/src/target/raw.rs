@@ -51,9 +51,11 @@ impl Target {
         }
         while line.receive(exchange.idle)? {}
         let item = |item| match item {
-            RawItem::Response { status, headers, body } => {
-                RawItem::Response { status, headers, body: self.as_recorded(body) }
-            }
+            RawItem::Response { status, headers, body } => RawItem::Response {
+                status,
+                headers: self.headers_as_recorded(headers),
+                body: self.as_recorded(body),
+            },
             garbage @ RawItem::Garbage(_) => garbage,
         };
         let items = split(&line.data, exchange.head).into_iter().map(item).collect();
