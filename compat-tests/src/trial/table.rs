@@ -53,7 +53,8 @@ pub fn table(shown: &Shown, tried: &[Tried], took: Duration) -> (String, bool) {
     let visible = tried.len() - excused;
     let hurting: Vec<&Tried> = tried.iter().filter(|one| one.hurts()).collect();
     let named = hurting.iter().filter(|one| one.found() && one.unnamed().is_empty()).count();
-    let good = found * 100 >= visible * ENOUGH && named == hurting.len();
+    // Where nothing was tried nothing is shown.
+    let good = visible > 0 && found * 100 >= visible * ENOUGH && named == hurting.len();
     let percent = (found * 1000 / visible.max(1)) as f64 / 10.0;
     let _ = writeln!(
         out,
@@ -62,4 +63,38 @@ pub fn table(shown: &Shown, tried: &[Tried], took: Duration) -> (String, bool) {
         took.as_secs()
     );
     (out, good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::between::{Change, How};
+    use crate::facts::Client;
+    use crate::trial::draw::Mutant;
+
+    fn tried(field: &str, how: How, failed: &[&str], clients: &[Client]) -> Tried {
+        let kind = Kind::of("GET", "/v1/ns/instance/list", "", 200);
+        let place = Place::Field(vec![field.to_owned()]);
+        let mutant = Mutant { change: Change { kind, place, how }, family: "instance list".to_owned() };
+        let failed = failed.iter().map(|id| (*id).to_owned()).collect();
+        Tried { mutant, met: 1, failed, clients: clients.iter().copied().collect() }
+    }
+
+    fn is_good(tried: &[Tried]) -> bool {
+        table(&Shown::new(), tried, Duration::ZERO).1
+    }
+
+    #[test]
+    fn one_of_twenty_may_be_missed_but_not_two_nor_a_client() {
+        let some = |missed: usize| -> Vec<Tried> {
+            let failed = |at: usize| if at < missed { &[][..] } else { &["list/a"][..] };
+            (0..20).map(|at| tried("dom", How::Dropped, failed(at), &[])).collect()
+        };
+        assert!(is_good(&some(0)) && is_good(&some(1)));
+        assert!(!is_good(&some(2)));
+        assert!(!is_good(&[]), "nothing was tried");
+        let list = |clients| [tried("clusters", How::Dropped, &["list/a"], clients)];
+        assert!(is_good(&list(&[Client::Node, Client::Go])));
+        assert!(!is_good(&list(&[Client::Go])), "Node breaks without it");
+    }
 }
