@@ -185,3 +185,51 @@ fn a_member_that_cannot_be_one_gives_2_and_the_reason() {
     assert!(code == 2 && stderr.contains("can't connect to 127.0.0.1:1"), "{stderr}");
     assert_eq!(join("no address").0, 2);
 }
+
+#[test]
+fn what_a_server_does_not_offer_is_named_apart_and_never_counted() {
+    let (code, stdout, stderr) = run(&naming_server("/nacos", 1_000), &["--only", "^auth-login/"]);
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("none of the chosen cases could be played"), "{stderr}");
+    assert!(stdout.contains("not offered: 2 cases: authentication: nothing asks for a login"), "{stdout}");
+    assert!(stdout.contains("0 cases: 0 as expected, 0 different"), "{stdout}");
+}
+
+/// A server that lists instances for the one token that it gives to `nacos` with the password `right`.
+fn locked_server() -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut data = [0; 8192];
+            let count = stream.read(&mut data).unwrap_or(0);
+            let request = String::from_utf8_lossy(&data[..count]).into_owned();
+            let (status, body) = if request.contains("/auth/login?username=nacos&password=right ") {
+                ("200 OK", r#"{"accessToken":"good"}"#)
+            } else if request.contains("/auth/login?") {
+                ("403 Forbidden", "unknown user!")
+            } else if request.contains("Bearer good") {
+                ("200 OK", r#"{"name":"","clusters":"","cacheMillis":3000,"hosts":[]}"#)
+            } else {
+                ("403 Forbidden", r#"{"status":403}"#)
+            };
+            let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    url
+}
+
+#[test]
+fn a_wrong_login_gives_2_and_one_line_and_a_right_one_is_used() {
+    for auth in ["nacos:wrong", "who:right"] {
+        let (code, stdout, stderr) = run(&locked_server(), &["--auth", auth]);
+        assert_eq!((code, &*stdout), (2, ""), "{stderr}");
+        assert!(stderr.contains("is refused: 403 unknown user!") && stderr.lines().count() == 1, "{stderr}");
+    }
+    let (code, _, stderr) = run(&locked_server(), &["--auth", "nobody"]);
+    assert!(code == 2 && stderr.contains("--auth is not of the form USER:PASSWORD"), "{stderr}");
+    let right = ["--auth", "nacos:right", "--only", "^list/unknown-service$"];
+    let (code, stdout, stderr) = run(&locked_server(), &right);
+    assert!(code < 2 && stdout.contains("\n1 cases: "), "it was played: {stdout}{stderr}");
+}

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use compat_tests::cases::{Library, Playable, Steps, own_index};
-use compat_tests::facts::Level;
+use compat_tests::facts::{Level, Need};
 use compat_tests::golden::{
     Action, Expected, ExpectedRaw, ExpectedResponse, Scenario, Status, Suite, load, load_folder,
 };
@@ -343,4 +343,32 @@ fn what_is_called_safe_only_reads() {
             assert!(reads, "{} does more than read: {:?}", case.facts.id, step.action);
         }
     }
+}
+
+/// What few servers offer is shown apart where it isn't; that these cases would notice is shown here.
+#[test]
+fn cases_that_few_servers_offer_pass_where_all_is_as_recorded_and_fail_where_an_answer_is_not() {
+    let library = Library::own(false).unwrap();
+    let offered_by_few = [Need::Auth, Need::AuthWhiteList, Need::HealthChecks];
+    let mut counts = std::collections::BTreeMap::new();
+    for case in library.cases(None, None) {
+        let Steps::Recorded(recorded) = case.steps else { continue };
+        if !case.facts.needs.iter().any(|need| offered_by_few.contains(need)) {
+            continue;
+        }
+        let stated = hurried(recorded.scenario.clone());
+        assert_eq!(places(&stated, stated.clone(), true), [""; 0], "{}", case.facts.id);
+        let mut server = stated.clone();
+        let mut answers = server.steps.iter_mut().filter_map(|step| match step.expected.first_mut() {
+            Some(Expected::Response(response)) if matches!(step.action, Action::Request { .. }) => {
+                Some(response)
+            }
+            _ => None,
+        });
+        let last = answers.next_back().unwrap_or_else(|| panic!("{} compares no answer", case.facts.id));
+        last.status = Status::one(if last.status.accepts(403) { 200 } else { 403 });
+        assert!(places(&stated, server, true).contains(&"status".to_owned()), "{}", case.facts.id);
+        *counts.entry(case.facts.family).or_insert(0) += 1;
+    }
+    assert!(counts["auth"] >= 14 && counts["health checks"] >= 14, "{counts:?}");
 }
