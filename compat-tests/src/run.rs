@@ -151,7 +151,7 @@ impl Stage<'_> {
                 self.marks.insert(name.clone(), self.clock.moment());
             }
             Action::UdpOpen(name) => {
-                let port = Port::open()?;
+                let port = Port::open()?.of_run(&self.vars.expand("${run}"));
                 self.vars.set(name, port.number()?.to_string());
                 self.ports.insert(name.clone(), port);
             }

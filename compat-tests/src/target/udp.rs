@@ -19,6 +19,8 @@ const LOOK: Duration = Duration::from_millis(200);
 pub struct Port {
     socket: UdpSocket,
     peer: Option<SocketAddr>,
+    /// What the names of the case begin with that has it.
+    run: Option<String>,
 }
 
 /// A received datagram.
@@ -37,7 +39,14 @@ impl Port {
     /// If none can be had.
     pub fn open() -> Result<Self> {
         let socket = UdpSocket::bind(("127.0.0.1", 0)).context("can't bind a UDP port")?;
-        Ok(Self { socket, peer: None })
+        Ok(Self { socket, peer: None, run: None })
+    }
+
+    /// Passes over what is of other cases: the system may give a port again that one of them, or an earlier run, had
+    /// subscribed with.
+    #[must_use]
+    pub fn of_run(self, run: &str) -> Self {
+        Self { run: Some(run.to_owned()), ..self }
     }
 
     /// Its number.
@@ -76,6 +85,9 @@ impl Port {
                 Err(error) => return Err(error).context("can't receive a datagram"),
             };
             let datagram = decode(&space[..count])?;
+            if self.run.as_ref().is_some_and(|run| is_of_another(&datagram.body, run)) {
+                continue;
+            }
             self.peer = Some(peer);
             if let Some(answer) = acknowledgement(&datagram.body, ack)? {
                 self.socket.send_to(answer.as_bytes(), peer)?;
@@ -96,6 +108,15 @@ impl Port {
         self.socket.send_to(body.as_bytes(), peer)?;
         Ok(())
     }
+}
+
+/// Whether a push names a service of another case: one whose name begins as [`run_token`](crate::shuffle::run_token) has it.
+fn is_of_another(body: &str, run: &str) -> bool {
+    let token = |name: &str| {
+        let token = name.as_bytes().get(..8);
+        token.is_some_and(|token| token[0] == b't' && token.iter().all(u8::is_ascii_lowercase))
+    };
+    !body.contains(run) && body.split("@@").skip(1).any(token)
 }
 
 fn decode(data: &[u8]) -> Result<Datagram> {
@@ -129,5 +150,14 @@ mod tests {
         assert!(acknowledgement(body, Ack::Text).unwrap().unwrap().contains("\"12\""));
         assert_eq!(acknowledgement(body, Ack::No).unwrap(), None);
         assert!(acknowledgement("x", Ack::Text).is_err());
+    }
+    #[test]
+    fn what_is_pushed_for_another_case_is_told_by_its_name() {
+        let push = |name: &str| format!(r#"{{"data":"{{\"hosts\":[],\"name\":\"G@@{name}\"}}"}}"#);
+        assert!(
+            is_of_another(&push("tzjjpphx"), "tabcdefg") && is_of_another(&push("tzjjpphx-1"), "tabcdefg")
+        );
+        assert!(!is_of_another(&push("tabcdefg"), "tabcdefg"));
+        assert!(!is_of_another(&push("orders"), "tabcdefg") && !is_of_another("{}", "tabcdefg"));
     }
 }

@@ -79,7 +79,7 @@ pub const CASES: [Written; 5] = [
 
 /// Subscribes to the service of this case's name.
 fn subscribe(bench: &mut Bench<'_>) -> Result<Port> {
-    let port = Port::open()?;
+    let port = Port::open()?.of_run(bench.run);
     let number = port.number()?;
     let path = format!("instance/list?serviceName={}&udpPort={number}&clientIP=127.0.0.1", bench.run);
     let answer = bench.ask_of(&bench.target.clone(), "GET", &path, &AGENT)?;
