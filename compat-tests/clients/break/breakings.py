@@ -125,6 +125,13 @@ class WeightsOne(HostsChanged):
         host["weight"] = 1.0
 
 
+class PortsElsewhere(HostsChanged):
+    """Where nobody listens, if the server is asked; pushes say what is right."""
+
+    def change_host(self, host):
+        host["port"] = 1
+
+
 class AllHealthy(HostsChanged):
     def change_host(self, host):
         host["healthy"] = True
@@ -204,6 +211,16 @@ class GroupDropped(ParameterDropped):
             call.set("serviceName", call.get("serviceName").split("@@", 1)[1])
 
 
+class ConfigurationHangs(Breaking):
+    """Whoever asks a naming server for its configuration gets no answer for long."""
+
+    HANGS_S = 60
+
+    def ask(self, call):
+        if call.path.startswith("/nacos/v1/cs/"):
+            time.sleep(self.HANGS_S)
+
+
 class PushSuppressed(Breaking):
     """Subscriptions name a port where nobody listens to what comes."""
 
@@ -258,6 +275,7 @@ BREAKINGS = {
     "metadata-dropped": MetadataDropped,
     "weight-as-text": WeightAsText,
     "weights-one": WeightsOne,
+    "ports-elsewhere": PortsElsewhere,
     "all-healthy": AllHealthy,
     "healthy-only-dropped": HealthyOnlyDropped,
     "list-without-name": ListWithoutName,
@@ -265,6 +283,7 @@ BREAKINGS = {
     "list-stale": ListStale,
     "push-suppressed": PushSuppressed,
     "services-without-count": ServicesWithoutCount,
+    "configuration-hangs": ConfigurationHangs,
     "group-dropped": GroupDropped,
     "namespace-dropped": NamespaceDropped,
     "clusters-dropped": ClustersDropped,

@@ -2,6 +2,7 @@
 
 EVERY = ("java", "go", "python", "node")
 WITH_PUSH = ("java", "go", "node")
+APPS = ("spring", "dubbo")
 
 # (check, clients, breaking)
 TABLE = (
@@ -33,6 +34,18 @@ TABLE = (
     ("gone-after-kill", EVERY, "kept-beating"),
     ("gone-after-kill-short", EVERY, "kept-beating"),
     ("deregister", EVERY, "deregister-swallowed"),
+    ("registers", APPS, "register-without-metadata"),
+    ("services", ("spring",), "services-without-count"),
+    ("discovers", APPS, "metadata-dropped"),
+    ("discovers", ("spring",), "weights-one"),
+    ("calls", APPS, "ports-elsewhere"),
+    ("calls-back", ("spring",), "ports-elsewhere"),
+    ("hears-changes", APPS, "push-suppressed"),
+    ("groups", ("spring",), "group-dropped"),
+    ("default-settings", ("dubbo",), "configuration-hangs"),
+    ("gone-after-kill", APPS, "kept-beating"),
+    ("leaves", APPS, "deregister-swallowed"),
+    ("last-leaves", APPS, "deregister-swallowed"),
 )
 
 
