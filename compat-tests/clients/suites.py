@@ -26,9 +26,11 @@ class CannotBuild(Exception):
 
 
 class Suite:
-    def __init__(self, name, tools, build, command, shared=()):
+    def __init__(self, name, tools, build, command, shared=(), application=False):
         self.name = name
         self.tools = tools
+        # Of several JVMs: these have their turn when the others, which measure in seconds, are done.
+        self.application = application
         self.folder = HERE / name
         # Sources of others that are compiled with its own.
         self.shared = [HERE / path for path in shared]
@@ -127,12 +129,20 @@ SUITES = {
         Suite("go", ("go",), build_go, lambda suite: [suite.built / "suite"]),
         Suite("python", ("python3",), build_python, lambda s: [s.built / "bin" / "python", s.folder / "suite.py"]),
         Suite("node", ("node", "npm"), build_node, lambda suite: ["node", suite.folder / "suite.js"]),
-        Suite("spring", ("java", "mvn"), build_java, java_command("suite.SpringSuite"), ("apps", "java/src")),
+        Suite("spring", ("java", "mvn"), build_java, java_command("suite.SpringSuite"), ("apps", "java/src"),
+              application=True),
         # Dubbo makes classes at run time, which newer Javas allow only when told so.
         Suite("dubbo", ("java", "mvn"), build_java,
-              java_command("suite.DubboSuite", "--add-opens=java.base/java.lang=ALL-UNNAMED"), ("apps", "java/src")),
+              java_command("suite.DubboSuite", "--add-opens=java.base/java.lang=ALL-UNNAMED"), ("apps", "java/src"),
+              application=True),
     )
 }
+
+
+def in_turns(items, suite_of=lambda item: item):
+    """The items whose suites are played together, first those of clients, then those of applications."""
+    turns = [[item for item in items if suite_of(item).application == application] for application in (False, True)]
+    return [turn for turn in turns if turn]
 
 
 def address(text):

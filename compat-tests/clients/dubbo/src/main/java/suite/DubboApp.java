@@ -16,7 +16,7 @@ import org.apache.dubbo.config.bootstrap.DubboBootstrap;
 public final class DubboApp {
     static final String VERSION = "1.0.0";
 
-    private static final int CALL_LIMIT_MS = 3000;
+    private static final int CALL_LIMIT_MS = 10_000;
     /** What makes Dubbo use the registry for its configuration, too, as it does by default. */
     private static final String WITH_CONFIGURATION = "with-configuration";
 

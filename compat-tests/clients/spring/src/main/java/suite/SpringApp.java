@@ -20,7 +20,7 @@ import org.springframework.web.client.RestTemplate;
 @SpringBootConfiguration(proxyBeanMethods = false)
 @EnableAutoConfiguration
 public class SpringApp {
-    private static final int CALL_LIMIT_MS = 3000;
+    private static final int CALL_LIMIT_MS = 10_000;
 
     /** SpringApp HOST:PORT NAME [--PROPERTY=VALUE...]: a provider in a process of its own. */
     public static void main(String[] args) throws Exception {
