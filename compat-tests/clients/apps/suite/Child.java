@@ -11,7 +11,7 @@ import java.util.concurrent.TimeoutException;
 
 /** A provider in a process of its own: started, then left alone, stopped as its user would, or killed. */
 final class Child {
-    private static final long START_LIMIT_S = 60;
+    private static final long START_LIMIT_S = 120;
     private static final String READY = "ready ";
 
     private final Process process;
