@@ -74,6 +74,8 @@ public final class DubboApp {
         reference.setGroup(group);
         reference.setTimeout(CALL_LIMIT_MS);
         reference.setCheck(false); // it may start before its providers
+        // Past this Dubbo would leave a provider alone for a minute.
+        reference.setParameters(Map.of("connect.timeout", Integer.toString(CALL_LIMIT_MS)));
         bootstrap(server, group + "-consumer", false).reference(reference).start();
         return reference.get();
     }

@@ -1,6 +1,13 @@
 package suite;
 
 import com.alibaba.nacos.api.naming.pojo.Instance;
+import java.net.URI;
+import java.net.URLEncoder;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -132,6 +139,15 @@ final class DubboStage implements Script.Stage {
         instance.setClusterName("DEFAULT");
         instance.setMetadata(metadata);
         return instance;
+    }
+
+    /** Takes away the description that Dubbo has left, if the server keeps configurations at all. */
+    void forgetDescription(String group) throws Exception {
+        String id = String.join(":", Greeter.class.getName(), DubboApp.VERSION, group, "provider", group);
+        HttpRequest request = HttpRequest.newBuilder(URI.create("http://" + server + "/nacos/v1/cs/configs?group=dubbo&dataId="
+                        + URLEncoder.encode(id, StandardCharsets.UTF_8)))
+                .DELETE().timeout(Duration.ofSeconds(5)).build();
+        HttpClient.newHttpClient().send(request, BodyHandlers.discarding());
     }
 
     @Override

@@ -20,6 +20,8 @@ public final class DubboSuite {
     private static final double LIST_LIMIT_S = 2;
     /** Nacos itself pushes after 1 s; without a push the SDK asks every 10 s. */
     private static final double PUSH_LIMIT_S = 5;
+    /** Until Dubbo calls accordingly: it connects first, which takes long on a busy machine. */
+    private static final double CALLS_LIMIT_S = 20;
     /** A clean stop begins with the removal. Without one an instance would be listed for 30 s. */
     private static final double STOP_LIMIT_S = 10;
     /** Time-outs of 3 and 6 s, sweeps of 5 s, and a push. */
@@ -105,7 +107,7 @@ public final class DubboSuite {
 
     /** Dubbo keeps what it was told a moment before it calls accordingly, so this may need more than one try. */
     private static void reaches(DubboStage stage, Set<Integer> wanted) throws Exception {
-        within(PUSH_LIMIT_S, wanted.toString(), () -> {
+        within(CALLS_LIMIT_S, wanted.toString(), () -> {
             Set<Integer> ports = new TreeSet<>();
             try {
                 for (int call = 0; call < 100; call++) {
@@ -142,6 +144,7 @@ public final class DubboSuite {
             return ports;
         });
         child.kill();
+        stage.forgetDescription(group);
     }
 
     /** A third provider is discovered, killed, and forgotten by the consumer, for which it must be healthy. */
