@@ -7,6 +7,7 @@ mod running;
 use std::{
     io::{self, Write as _},
     net::{IpAddr, SocketAddr},
+    path::Path,
     process::ExitCode,
     sync::Arc,
     time::SystemTime,
@@ -62,6 +63,7 @@ pub fn run(loaded: Loaded) -> ExitCode {
         Ok(logs) => Arc::new(logs),
         Err(error) => return doesnt_start(&format!("nothing can be logged: {error}")),
     };
+    tell_of_file(loaded.file.as_deref());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return doesnt_start(&format!("no threads for the server: {error}")),
@@ -76,6 +78,17 @@ pub fn run(loaded: Loaded) -> ExitCode {
     };
     logs.finish();
     code
+}
+
+/// Which settings file counts is the first thing that somebody asks whose settings don't.
+fn tell_of_file(file: Option<&Path>) {
+    match file {
+        Some(file) => {
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+            tracing::info!(file = %file.display(), "settings file read");
+        }
+        None => tracing::info!("no settings file: defaults, environment and command line count"),
+    }
 }
 
 fn doesnt_start(reason: &str) -> ExitCode {
@@ -97,10 +110,11 @@ enum ServeError {
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error(
-        "can't listen on port {port} (server.port): another server is running there; stop it, or take another port"
+        "can't listen on {}: another server is running there; stop it, or take another port",
+        shown(*.address, *.port)
     )]
-    PortTaken { port: u16 },
-    #[error("can't listen on {} (server.address, server.port): {source}", shown(*.address, *.port))]
+    PortTaken { address: Option<IpAddr>, port: u16 },
+    #[error("can't listen on {}: {source}", shown(*.address, *.port))]
     Listen { address: Option<IpAddr>, port: u16, source: io::Error },
     #[error("the machine doesn't tell its addresses: {0}; give the own one with nacos.server.ip")]
     OwnAddress(io::Error),
@@ -118,8 +132,12 @@ enum StartError {
     Members(#[from] LookupError),
 }
 
+/// Where it listens, and the settings that say so.
 fn shown(address: Option<IpAddr>, port: u16) -> String {
-    address.map_or_else(|| format!("port {port}"), |address| SocketAddr::new(address, port).to_string())
+    match address {
+        Some(address) => format!("{} (server.address, server.port)", SocketAddr::new(address, port)),
+        None => format!("port {port} (server.port)"),
+    }
 }
 
 async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
@@ -163,7 +181,7 @@ impl Doors {
     fn open(settings: &Settings, clock: &Clock) -> Result<Self, StartError> {
         let (address, port) = (settings.server.address, settings.server.port);
         let listener = net::listen(address, port).map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => StartError::PortTaken { port },
+            io::ErrorKind::AddrInUse => StartError::PortTaken { address, port },
             _ => StartError::Listen { address, port, source },
         })?;
         let port = listener.local_addr().map_or(port, |address: SocketAddr| address.port());

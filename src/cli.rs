@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 
 use crate::{
     config::{self, Loaded, SettingError, Sources},
@@ -20,7 +20,7 @@ use crate::{
 ///
 /// Without a command it serves.
 #[derive(Debug, Parser)]
-#[command(name = "nacre", version, args_conflicts_with_subcommands = true)]
+#[command(name = "nacre", version)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -43,7 +43,8 @@ enum Command {
     ///
     /// Others get what they lack and own what it owned before its port is shut, as at a SIGTERM. A node
     /// that serves alone just stops. Ends with exit code 0 when the port is shut; 1 where the node wasn't
-    /// told, and goes on; 3 where it was told and still takes connections when the time is over.
+    /// told, and goes on; 2 where the URL names no node; 3 where it was told and still takes connections when
+    /// the time is over.
     Drain(DrainArgs),
 }
 
@@ -58,7 +59,7 @@ struct DrainArgs {
     timeout: u64,
 }
 
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq)]
 struct ServeArgs {
     /// Settings file (Java properties).
     ///
@@ -67,9 +68,9 @@ struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Folder of cluster.conf.
+    /// Folder of cluster.conf; it must exist.
     ///
-    /// Without it: the folder of the settings file that was read, else DATA/conf.
+    /// Without it: the folder of the settings file that was read, else DATA/conf. No settings file is looked for in it.
     #[arg(long, value_name = "DIR")]
     config_dir: Option<PathBuf>,
 
@@ -89,13 +90,9 @@ struct ServeArgs {
 /// Prints every setting that can't be taken to stderr and gives exit code 1 for them; 2 for words
 /// that the command line doesn't know.
 pub fn run(serve: impl FnOnce(Loaded) -> ExitCode) -> ExitCode {
-    let cli = Cli::parse();
-    let arguments = match cli.command {
-        Some(Command::Drain(DrainArgs { url, timeout })) => {
-            return drain::run(&url, Duration::from_secs(timeout));
-        }
-        Some(Command::Serve(arguments)) => arguments,
-        None => cli.serve,
+    let arguments = match Cli::parse().ask().unwrap_or_else(|error| error.exit()) {
+        Asked::Drain(DrainArgs { url, timeout }) => return drain::run(&url, Duration::from_secs(timeout)),
+        Asked::Serve(arguments) => arguments,
     };
     let named = arguments.config.clone();
     // What a person names may be a pipe that a program writes the settings into; what is looked for is a file.
@@ -113,7 +110,42 @@ pub fn run(serve: impl FnOnce(Loaded) -> ExitCode) -> ExitCode {
     }
 }
 
+/// What the process shall do.
+#[derive(Debug)]
+enum Asked {
+    Serve(ServeArgs),
+    Drain(DrainArgs),
+}
+
+impl Cli {
+    /// Options of `serve` may stand before the word, too; `drain` has none of them.
+    fn ask(self) -> Result<Asked, clap::Error> {
+        match self.command {
+            None => Ok(Asked::Serve(self.serve)),
+            Some(Command::Serve(behind)) => Ok(Asked::Serve(self.serve.and(behind))),
+            Some(Command::Drain(arguments)) if self.serve == ServeArgs::default() => {
+                Ok(Asked::Drain(arguments))
+            }
+            Some(Command::Drain(_)) => {
+                let text = "drain takes none of the options of serve that stand before it";
+                Err(Self::command().error(ErrorKind::ArgumentConflict, text))
+            }
+        }
+    }
+}
+
 impl ServeArgs {
+    /// Both; of what is given twice the later one counts.
+    fn and(mut self, later: Self) -> Self {
+        self.set.extend(later.set);
+        Self {
+            config: later.config.or(self.config),
+            config_dir: later.config_dir.or(self.config_dir),
+            data: later.data.or(self.data),
+            set: self.set,
+        }
+    }
+
     fn sources(self, environment: BTreeMap<String, String>) -> Sources {
         let Self { config, config_dir, data, set } = self;
         Sources { config, config_dir, data, set, environment }
@@ -138,16 +170,13 @@ fn refusal(errors: &[SettingError]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     fn parse(words: &[&str]) -> ServeArgs {
         let cli = Cli::try_parse_from(["nacre"].iter().chain(words)).expect("known words");
-        match cli.command {
-            Some(Command::Serve(arguments)) => arguments,
-            Some(Command::Drain(_)) => panic!("it drains"),
-            None => cli.serve,
+        match cli.ask().expect("no contradiction") {
+            Asked::Serve(arguments) => arguments,
+            Asked::Drain(_) => panic!("it drains"),
         }
     }
 
@@ -161,6 +190,8 @@ mod tests {
         for words in [
             &["--data", "x", "--set", "a=b", "--set", "c=d=e"][..],
             &["serve", "--data", "x", "--set", "a=b", "--set", "c=d=e"][..],
+            &["--data", "x", "--set", "a=b", "serve", "--set", "c=d=e"][..],
+            &["--data", "y", "serve", "--data", "x", "--set", "a=b", "--set", "c=d=e"][..],
         ] {
             let arguments = parse(words);
             assert_eq!(arguments.data, Some(PathBuf::from("x")));
@@ -181,6 +212,14 @@ mod tests {
         assert_eq!(drained(&[]), ("http://127.0.0.1:8848".into(), 30));
         assert_eq!(drained(&["--url", "http://a:1", "--timeout", "5"]), ("http://a:1".into(), 5));
         assert!(Cli::try_parse_from(["nacre", "drain", "--timeout", "0"]).is_err());
+    }
+
+    #[test]
+    fn options_of_serve_are_none_of_drain() {
+        let error =
+            Cli::try_parse_from(["nacre", "--set", "a=b", "drain"]).expect("known words").ask().unwrap_err();
+        assert_eq!((error.kind(), error.exit_code()), (ErrorKind::ArgumentConflict, 2));
+        assert!(Cli::try_parse_from(["nacre", "drain", "--set", "a=b"]).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode, Uri, uri::Scheme};
 use tokio::{
     net::TcpStream,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::base::{
@@ -20,6 +20,8 @@ const PATH: &str = "/nacre/drain";
 const PORT: u16 = 8848;
 /// From one look at the port to the next.
 const PAUSE: Duration = Duration::from_millis(50);
+/// So long a node that takes no more requests may take to shut its port.
+const SHUTTING: Duration = Duration::from_secs(1);
 /// Bytes of the answer.
 const MAX_ANSWER: usize = 64 << 10;
 
@@ -58,11 +60,12 @@ pub enum DrainError {
 }
 
 impl DrainError {
-    /// 1 where the node goes on, 3 where it was told and hasn't stopped yet.
+    /// 1 where the node goes on, 2 for words that name none, 3 where it was told and hasn't stopped yet.
     fn exit_code(&self) -> u8 {
         match self {
             Self::Late { .. } => 3,
-            Self::Url(_) | Self::Unanswered { .. } | Self::Refused { .. } => 1,
+            Self::Url(_) => 2,
+            Self::Unanswered { .. } | Self::Refused { .. } => 1,
         }
     }
 }
@@ -93,7 +96,12 @@ pub async fn drain(url: &str, limit: Duration) -> Result<String, DrainError> {
     let (node, end) = (node_at(url).ok_or_else(|| DrainError::Url(url.to_owned()))?, Instant::now() + limit);
     let request = Request::put(PATH).body(Bytes::new()).expect("it is constant");
     let answer = Client::new(ClientSettings::default()).send(&node, request, limit, MAX_ANSWER).await;
-    let answer = answer.map_err(|why| DrainError::Unanswered { node: node.clone(), why })?;
+    let answer = match answer {
+        Ok(answer) => answer,
+        // Somebody else has told it, and it shut its port just now.
+        Err(CallError::Closed) if timeout(SHUTTING.min(limit), shut(&node)).await.is_ok() => return Ok(node),
+        Err(why) => return Err(DrainError::Unanswered { node, why }),
+    };
     if answer.status() != StatusCode::OK {
         let text = String::from_utf8_lossy(answer.body()).trim().to_owned();
         return Err(DrainError::Refused { node, status: answer.status(), text });
@@ -109,7 +117,13 @@ fn node_at(url: &str) -> Option<String> {
     let uri: Uri = url.parse().ok()?;
     let is_plain = uri.scheme().is_none_or(|scheme| *scheme == Scheme::HTTP);
     let authority = uri.authority().filter(|authority| is_plain && !authority.as_str().contains('@'))?;
-    Some(format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(PORT)))
+    let host = authority.host();
+    // What stands behind the host is a port or nothing; the parser leaves it as it is.
+    let port = match authority.as_str().strip_prefix(host)? {
+        "" => PORT,
+        rest => rest.strip_prefix(':')?.parse().ok().filter(|port| *port != 0)?,
+    };
+    (!host.is_empty()).then(|| format!("{host}:{port}"))
 }
 
 /// Ready when nobody takes connections there.
@@ -139,6 +153,16 @@ mod tests {
             ("http://127.0.0.1:8849/nacos", Some("127.0.0.1:8849")),
             ("http://[::1]", Some("[::1]:8848")),
             ("localhost:1", Some("localhost:1")),
+            ("node", Some("node:8848")),
+            ("http://127.0.0.1:884x", None),
+            ("http://127.0.0.1:884x/nacos", None),
+            ("nonsense:x", None),
+            ("http://127.0.0.1:", None),
+            ("http://127.0.0.1:0", None),
+            ("http://127.0.0.1:65536", None),
+            ("http://127.0.0.1:-1", None),
+            ("http://[::1]:x", None),
+            ("http://:8848", None),
             ("https://127.0.0.1:8848", None),
             ("http://a@127.0.0.1:8848", None),
             ("/nacos", None),
@@ -182,6 +206,21 @@ mod tests {
         let error = drain(&node(refusal, true).await, Duration::from_secs(30)).await.unwrap_err();
         assert!(error.to_string().ends_with(" answers 403 Forbidden: no!"), "{error}");
         assert_eq!(error.exit_code(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_stops_at_that_moment_has_left_and_who_goes_on_has_not() {
+        let url = node("", false).await;
+        assert!(drain(&url, Duration::from_secs(30)).await.is_ok());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            loop {
+                drop(listener.accept().await);
+            }
+        });
+        let error = drain(&url, Duration::from_millis(200)).await.unwrap_err();
+        assert_eq!(error.exit_code(), 1, "{error}");
     }
 
     #[tokio::test]

@@ -70,6 +70,11 @@ fn a_server_that_is_drained_ends_like_one_that_is_terminated() {
         let words = ["drain", "--url", server.url(), "--timeout", timeout];
         Command::new(env!("CARGO_BIN_EXE_nacre")).args(words).env_clear().output().unwrap()
     };
+    let mistyped = format!("{}x", server.url().trim_end_matches("/nacos"));
+    let words = ["drain", "--url", &mistyped];
+    let refused = Command::new(env!("CARGO_BIN_EXE_nacre")).args(words).env_clear().output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("is no address of a node") && refused.status.code() == Some(2), "{refused:?}");
     let drained = drain("30");
     assert!(drained.status.success(), "{drained:?}");
     assert_eq!(drain("30").status.code(), Some(1), "it listens no more");

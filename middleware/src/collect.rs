@@ -26,7 +26,7 @@ use http_body_util::BodyExt as _;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::{Call, Facts, V1Body, V1Response};
+use crate::{Call, Facts, V1Body, V1Response, loop_guard::HOPS};
 
 /// The limits of [`Collect`].
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +121,10 @@ impl Drop for Share {
     }
 }
 
+/// Header fields that a request of a client has at most. The reader of heads takes 100, and a member that passes a request on
+/// adds some: so it means the same whichever node it comes to.
+const MOST_FIELDS: usize = 90;
+
 type Boxed = Pin<Box<dyn Future<Output = Result<V1Response, Infallible>> + Send>>;
 
 impl<S, A, F, B> Service<Routed<F, B>> for Collect<S, A>
@@ -143,6 +147,9 @@ where
     fn call(&mut self, routed: Routed<F, B>) -> Self::Future {
         let Routed { request, peer, facts } = routed;
         let (head, body) = request.into_parts();
+        if head.headers.len() > MOST_FIELDS && !head.headers.contains_key(&HOPS) {
+            return Either::Right(Either::Right(ready(Ok(refusal(Refused::TooManyFields)))));
+        }
         if body.is_end_stream() || !facts.reads_body() {
             // What isn't read here is dropped: the connection is closed if the client goes on sending it.
             return Either::Left(self.inner.call(Call { head, body: Bytes::new(), peer, facts }));
@@ -173,6 +180,7 @@ enum Refused {
     TooLarge(usize),
     TooSlow,
     TooMany(usize),
+    TooManyFields,
     Broken,
 }
 
@@ -215,6 +223,10 @@ fn refusal(refused: Refused) -> V1Response {
             format!(
                 "caused: the bodies of all requests have more than {most} bytes, please try again later;"
             ),
+        ),
+        Refused::TooManyFields => (
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            format!("caused: the request has more than {MOST_FIELDS} header fields;"),
         ),
         Refused::Broken => (StatusCode::BAD_REQUEST, "caused: the body can not be read;".into()),
     };
@@ -280,6 +292,28 @@ mod tests {
     async fn a_body_comes_whole() {
         assert_eq!(send(Full::from("a=1"), true).await, (200, "a=1".into()));
         assert_eq!(send(frames(&["a=", "1", "&b"]), true).await, (200, "a=1&b".into()));
+    }
+
+    #[tokio::test]
+    async fn a_request_of_a_client_leaves_room_for_what_members_add() {
+        let echo = service_fn(async |call: Call<Reads>| Ok(Response::new(V1Body::sized(call.body))));
+        let limits =
+            Limits { max_body_bytes: 8, body_timeout: Duration::from_secs(3), max_collecting_bytes: 20 };
+        let layer = CollectLayer::new(limits, ());
+        for (fields, from_member, status) in [(90, false, 200), (91, false, 431), (91, true, 200)] {
+            let mut request = Request::new(Full::from("a=1"));
+            for number in u8::from(from_member)..fields {
+                let value = HeaderValue::from(u16::from(number));
+                request.headers_mut().append("x-a", value);
+            }
+            if from_member {
+                request.headers_mut().insert(HOPS.clone(), HeaderValue::from_static("1"));
+            }
+            let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+            let routed = Routed { request, peer, facts: Reads(true) };
+            let response = layer.layer(echo).oneshot(routed).await.unwrap();
+            assert_eq!(response.status(), status, "{fields}");
+        }
     }
 
     #[tokio::test]

@@ -98,11 +98,12 @@ pub trait Writes<F>: Ownership<F> + Parameters<F> {
     /// The peer may know what this node doesn't yet: a beat for an instance that is unknown here waits for its datum.
     fn prepare(&self, call: &Call<F>) -> Option<BoxFuture<'static, ()>>;
 
-    /// Called with the answer to a write that came at `came_ms` of [`Members::now_ms`] and isn't done here.
+    /// Called with the answer to a write that came at `came_ms` of [`Members::now_ms`] and isn't done here; with nothing where
+    /// its sender gave it up before there was one.
     ///
     /// That it came says something, unless the owner says otherwise: who sends a beat lives, whether or not the owner gets to
     /// hear of it.
-    fn passed_on(&self, call: &Call<F>, came_ms: u64, answer: &V1Response);
+    fn passed_on(&self, call: &Call<F>, came_ms: u64, answer: Option<&V1Response>);
 
     /// Called before this node does a write that is another's; what it gives is run when it has been done well.
     fn stand_in(&self, call: &Call<F>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>>;
@@ -186,8 +187,12 @@ pub enum Note<'a> {
     Closed(&'a str),
     /// This peer isn't the owner as it sees things.
     Disagrees(&'a str),
-    /// A request to this peer failed, for a reason that is one of few.
+    /// What answers in this peer's place, or the peer, sends this node elsewhere.
+    Redirects(&'a str, StatusCode),
+    /// A request couldn't be sent to this peer, for a reason that is one of few.
     Failed(&'a str, &'a str),
+    /// The answer of this peer can't be used, for a reason that is one of few; the write may have been done.
+    Spoilt(&'a str, &'a str),
 }
 
 /// Sends writes to peers; clones share connections and breakers.
@@ -243,6 +248,16 @@ enum Attempt {
     ServesNobody,
     /// This node shall do it in the peer's place.
     StandIn(StandIn, Outcome),
+}
+
+/// What came of sending a write to its owner, and to the next one where that is gone.
+enum SentOn {
+    /// That is the answer.
+    Answer(V1Response, Outcome),
+    /// This node shall do it in the owner's place.
+    StandIn(StandIn, Outcome),
+    /// This node is the owner now.
+    Ours,
 }
 
 /// This node does it, as the owner doesn't.
@@ -318,36 +333,54 @@ where
         M: Writes<F>,
         S: Service<Call<F>, Response = V1Response, Error = Infallible>,
     {
-        let (mut target, came_ms) = (target, self.members().now_ms());
-        let given_back = |response, outcome| {
-            self.members().passed_on(&call, came_ms, &response);
-            self.noted(response, outcome)
-        };
+        let came =
+            Came { members: self.members(), call: &call, at_ms: self.members().now_ms(), is_over: false };
+        match self.sent_on(&call, target, origin).await {
+            SentOn::Answer(response, outcome) => {
+                came.answered(&response);
+                self.noted(response, outcome)
+            }
+            SentOn::StandIn(why, outcome) => {
+                came.done_here();
+                self.stand_in(inner, call, why, outcome).await
+            }
+            SentOn::Ours => {
+                came.done_here();
+                self.noted(done(inner, call).await, Outcome::Moved)
+            }
+        }
+    }
+
+    /// Sends a write to its owner, and where that is gone to the next one.
+    async fn sent_on<F>(&self, call: &Call<F>, mut target: Target, origin: Origin) -> SentOn
+    where
+        M: Writes<F>,
+    {
+        let late = |refusal| SentOn::Answer(refusal, Outcome::TimedOut);
         for _ in 0..MOST_SENDS {
-            match self.send(&call, &target, origin).await {
-                Attempt::Answer(response, outcome) => return given_back(response, outcome),
+            match self.send(call, &target, origin).await {
+                Attempt::Answer(response, outcome) => return SentOn::Answer(response, outcome),
                 Attempt::StandIn(why, outcome) => {
-                    return match origin.too_late() {
-                        Some(refusal) => given_back(refusal, Outcome::TimedOut),
-                        None => self.stand_in(inner, call, why, outcome).await,
-                    };
+                    return origin.too_late().map_or(SentOn::StandIn(why, outcome), late);
                 }
                 // What is found out about the peer counts, even if it is too late for the write.
                 Attempt::Gone => self.members().refused(&target.address),
                 Attempt::ServesNobody => self.members().serves_nobody(&target.address),
             }
             if let Some(refusal) = origin.too_late() {
-                return given_back(refusal, Outcome::TimedOut);
+                return late(refusal);
             }
-            match self.members().owner(&call) {
+            match self.members().owner(call) {
                 Owner::Peer(next) => target = next,
-                Owner::Nobody(standstill) => return given_back(standstill.answer(), Outcome::Unreachable),
-                Owner::Here | Owner::Alone => return self.noted(done(inner, call).await, Outcome::Moved),
+                Owner::Nobody(standstill) => {
+                    return SentOn::Answer(standstill.answer(), Outcome::Unreachable);
+                }
+                Owner::Here | Owner::Alone => return SentOn::Ours,
             }
         }
         let text =
             "neither the owner of this service nor the next one can be reached, please try again later";
-        given_back(unavailable(text), Outcome::Unreachable)
+        SentOn::Answer(unavailable(text), Outcome::Unreachable)
     }
 
     fn noted(&self, response: V1Response, outcome: Outcome) -> V1Response {
@@ -456,43 +489,34 @@ where
                 let text = "the owner of this service has not answered in time, please try again later";
                 return unanswered(text, Outcome::TimedOut);
             }
-            Err(Fault::Broken(text) | Fault::Impossible(text)) => {
+            Err(Fault::Broken(text)) => {
+                members.note(Note::Spoilt(address, &text));
+                return unanswered(FAILED, Outcome::Unreachable);
+            }
+            Err(Fault::Impossible(text)) => {
                 members.note(Note::Failed(address, &text));
-                let text = "the request to the owner of this service failed, please try again later";
-                return unanswered(text, Outcome::Unreachable);
+                return unanswered(FAILED, Outcome::Unreachable);
             }
         };
         match State::of(answer.headers()).filter(|_| target.is_nacre) {
             Some(State::Starting | State::Removed) => Attempt::ServesNobody,
             Some(State::Late) if target.all_nacre => DEPUTY,
-            Some(State::Disagreeing) => self.disagreed(target),
+            Some(State::Disagreeing) => {
+                members.note(Note::Disagrees(address));
+                settled(target)
+            }
             _ if outgoing::is_redirect(&answer) => {
+                members.note(Note::Disagrees(address));
                 let text = "the owner of this service does not take this server for a member, please try again later";
-                self.redirected(target, text)
+                redirected(target, text)
             }
             _ if answer.status().is_redirection() => {
+                members.note(Note::Redirects(address, answer.status()));
                 let text = "the owner of this service sends this server elsewhere, please try again later";
-                self.redirected(target, text)
+                redirected(target, text)
             }
             _ => Attempt::Answer(outgoing::relayed(answer), Outcome::Relayed),
         }
-    }
-
-    /// Members pass it on in a circle, since they hear of a change one after the other: nobody is wrong for long.
-    fn disagreed(&self, target: &Target) -> Attempt {
-        self.members().note(Note::Disagrees(&target.address));
-        let why = if target.all_nacre { StandIn::Deputy } else { StandIn::Disagreement };
-        Attempt::StandIn(why, Outcome::Settled)
-    }
-
-    /// A refusal that speaks of a redirect is nothing to a client, no more than a redirect is. A Nacre member gives the one to
-    /// strangers alone and the other never; it wouldn't take what is written here either.
-    fn redirected(&self, target: &Target, text: &str) -> Attempt {
-        if !target.all_nacre {
-            return self.disagreed(target);
-        }
-        self.members().note(Note::Disagrees(&target.address));
-        Attempt::Answer(unavailable_in(State::Disagreeing, text), Outcome::Disagreed)
     }
 
     fn turned(&self, peer: &Peer, turn: Option<Turn>) {
@@ -508,6 +532,53 @@ where
             Some(Turn::Answers) => {}
         }
         members.answers(address);
+    }
+}
+
+/// What a client is told where a request couldn't be sent or its answer can't be used.
+const FAILED: &str = "the request to the owner of this service failed, please try again later";
+
+/// What to do with a write that the owner says isn't its own. Members pass it on in a circle, since they hear of a change one
+/// after the other: nobody is wrong for long.
+fn settled(target: &Target) -> Attempt {
+    let why = if target.all_nacre { StandIn::Deputy } else { StandIn::Disagreement };
+    Attempt::StandIn(why, Outcome::Settled)
+}
+
+/// A refusal that speaks of a redirect is nothing to a client, no more than a redirect is. A Nacre member gives the one to
+/// strangers alone and the other never; it wouldn't take what is written here either.
+fn redirected(target: &Target, text: &str) -> Attempt {
+    if target.all_nacre {
+        Attempt::Answer(unavailable_in(State::Disagreeing, text), Outcome::Disagreed)
+    } else {
+        settled(target)
+    }
+}
+
+/// A write that came and is another's; whoever drops it before its end has given it up without an answer.
+struct Came<'a, M: Writes<F>, F> {
+    members: &'a M,
+    call: &'a Call<F>,
+    at_ms: u64,
+    is_over: bool,
+}
+
+impl<M: Writes<F>, F> Came<'_, M, F> {
+    fn answered(mut self, answer: &V1Response) {
+        self.is_over = true;
+        self.members.passed_on(self.call, self.at_ms, Some(answer));
+    }
+
+    fn done_here(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl<M: Writes<F>, F> Drop for Came<'_, M, F> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.members.passed_on(self.call, self.at_ms, None);
+        }
     }
 }
 

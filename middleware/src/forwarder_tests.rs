@@ -49,7 +49,7 @@ struct Told {
     owners: parking_lot::Mutex<VecDeque<Owner>>,
     happened: parking_lot::Mutex<Vec<String>>,
     listed: parking_lot::Mutex<Vec<&'static str>>,
-    passed_on: parking_lot::Mutex<Vec<(u64, u16)>>,
+    passed_on: parking_lot::Mutex<Vec<(u64, Option<u16>)>>,
     /// A call of ours that was passed on waits for this.
     prepares: bool,
     leaves: AtomicBool,
@@ -143,8 +143,8 @@ impl Writes<Write> for Cluster {
         let cluster = self.clone();
         self.0.prepares.then(|| async move { cluster.happens("prepared") }.boxed())
     }
-    fn passed_on(&self, _: &Call<Write>, came_ms: u64, answer: &V1Response) {
-        self.0.passed_on.lock().push((came_ms, answer.status().as_u16()));
+    fn passed_on(&self, _: &Call<Write>, came_ms: u64, answer: Option<&V1Response>) {
+        self.0.passed_on.lock().push((came_ms, answer.map(|answer| answer.status().as_u16())));
     }
     fn stand_in(&self, _: &Call<Write>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>> {
         self.happens(format!("stands in: {why:?}"));
@@ -482,6 +482,7 @@ async fn a_peer_that_spoils_its_answers_and_is_well_to_probes_costs_a_few_writes
     });
     let probing = tokio::spawn(node.forwarder.clone().probe());
     let answers = node.send_every(Duration::from_millis(10), 1_500).await;
+    assert_eq!(node.cluster.happened()[0], format!("Spoilt({OTHER:?}, \"cut\")"));
     let failed = answers.iter().filter(|(status, _)| *status == 503).count();
     // Three, and one each time when a probe has closed it: after 1, 2, 4 and 8 s.
     assert!((5..=7).contains(&failed), "{failed}");
@@ -501,6 +502,7 @@ async fn what_this_host_cannot_send_says_nothing_of_a_peer() {
     let node = Node::new(Cluster::new([nacre(OTHER)]), |_| Does::Fail(Fault::Impossible("no files".into())));
     assert_eq!(node.send_every(Duration::ZERO, 10).await, [(503, 0); 10]);
     assert!(node.forwarder.slow().is_empty());
+    assert_eq!(node.cluster.happened()[0], format!("Failed({OTHER:?}, \"no files\")"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -582,18 +584,20 @@ async fn the_refusal_of_a_loop_is_not_relayed() {
             "Outcome(Settled)"
         ])
     );
-    // So is each redirect, which the reference never gives to a write.
+    // So is each redirect, which the reference never gives to a write; but it says nothing of who owns what.
     for status in [301, 302, 304, 307, 399] {
         let elsewhere = move |_: &Outgoing| {
             Does::Answer(Duration::ZERO, status, &[("location", "http://a.example/")], "")
         };
         let node = Node::new(Cluster::new([legacy(OTHER)]), elsewhere);
         assert_eq!(node.send().await, (200, "done here".into()));
-        assert_eq!(node.cluster.happened()[1..], happened[1..]);
+        let note = format!("Redirects({OTHER:?}, {status})");
+        assert_eq!(node.cluster.happened()[1..], [std::slice::from_ref(&note), &happened[2..]].concat());
         let node = Node::new(Cluster::new([nacre(OTHER)]), elsewhere);
         let (status, text) = node.send().await;
         assert_eq!(status, 503);
         assert!(text.starts_with("caused: the owner of this service sends this server elsewhere"), "{text}");
+        assert_eq!(node.cluster.happened()[1..], [note, "Outcome(Disagreed)".into()]);
     }
     // Another 400 is an answer.
     let node = Node::new(Cluster::new([legacy(OTHER)]), |_| {
@@ -671,14 +675,33 @@ async fn a_nacre_peers_request_goes_on_with_one_hop_more() {
 async fn the_answer_to_a_write_that_is_not_done_here_is_told_with_when_it_came() {
     let refused = Does::Fail(Fault::Refused);
     for (owners, does, told) in [
-        (vec![nacre(OTHER)], OK, vec![(7, 200)]),
-        (vec![nacre(OTHER), nacre(THIRD)], refused.clone(), vec![(7, 503)]),
+        (vec![nacre(OTHER)], OK, vec![(7, Some(200))]),
+        (vec![nacre(OTHER), nacre(THIRD)], refused.clone(), vec![(7, Some(503))]),
         (vec![nacre(OTHER), Owner::Here], refused.clone(), vec![]),
         (vec![Owner::Here], refused, vec![]),
-        (vec![legacy(OTHER)], Does::Fail(Fault::TimedOut), vec![(7, 503)]),
+        (vec![legacy(OTHER)], Does::Fail(Fault::TimedOut), vec![(7, Some(503))]),
     ] {
         let node = Node::new(Cluster::new(owners), move |_| does.clone());
         node.send().await;
+        let passed_on = std::mem::take(&mut *node.cluster.0.passed_on.lock());
+        assert_eq!(passed_on, told);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_its_sender_gives_up_is_told_without_an_answer_unless_it_is_done_here() {
+    let gone_then_hangs = |sent: &Outgoing| match &*sent.to {
+        OTHER => Does::Fail(Fault::Refused),
+        _ => Does::Hang,
+    };
+    for (owners, told) in [
+        (vec![legacy(THIRD)], vec![(7, None)]),
+        (vec![nacre(OTHER), legacy(THIRD)], vec![(7, None)]),
+        (vec![nacre(OTHER), Owner::Here], vec![]),
+    ] {
+        let node = Node::new(Cluster::new(owners), gone_then_hangs);
+        let sent = tokio::time::timeout(Duration::from_secs(1), node.send()).await;
+        assert_eq!(sent.is_err(), !told.is_empty());
         let passed_on = std::mem::take(&mut *node.cluster.0.passed_on.lock());
         assert_eq!(passed_on, told);
     }

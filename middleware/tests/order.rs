@@ -106,7 +106,7 @@ impl Writes<Entry> for Member {
     fn prepare(&self, _: &Call<Entry>) -> Option<BoxFuture<'static, ()>> {
         None
     }
-    fn passed_on(&self, _: &Call<Entry>, _: u64, _: &V1Response) {}
+    fn passed_on(&self, _: &Call<Entry>, _: u64, _: Option<&V1Response>) {}
     fn stand_in(&self, _: &Call<Entry>, _: StandIn) -> Option<Box<dyn FnOnce() + Send>> {
         None
     }

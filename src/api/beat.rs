@@ -81,13 +81,14 @@ pub(super) fn unknown_here(registry: &Registry, call: &V1Call) -> Option<Service
 /// Notes that the instance of a beat lives that came then and went on to its owner; nothing where the call is no beat, or a
 /// wrong one, or the owner answered that it doesn't know the instance: it may have left.
 ///
-/// The owner may not have got it, or be gone before it has told of it. Members that are asked about silence know then.
-pub(super) fn overhear(registry: &Registry, call: &V1Call, answer: &V1Response, came: Millis) {
+/// The owner may not have got it, may never answer, or be gone before it has told of it. Members that are asked about silence know then.
+pub(super) fn overhear(registry: &Registry, call: &V1Call, answer: Option<&V1Response>, came: Millis) {
     if !is_beat(call) || mutant::is(Mutant::BeatsUnheard) {
         return;
     }
-    let says_unknown = answer.body().bytes().windows(UNKNOWN.len()).any(|part| part == UNKNOWN);
-    if !says_unknown {
+    let says_unknown =
+        |answer: &V1Response| answer.body().bytes().windows(UNKNOWN.len()).any(|part| part == UNKNOWN);
+    if !answer.is_some_and(says_unknown) {
         with_instance(call, |named, key| {
             if let Some(service) = registry.get(named.place()) {
                 service.overhear(key, came);

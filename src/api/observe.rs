@@ -121,6 +121,7 @@ fn parts(api: &Api) -> Parts {
         // Without warm-up clients are answered meanwhile.
         (Standing::Starting, _) if api.settings.naming.data_warmup => Naming::Loading,
         (Standing::Comparing, _) => Naming::Comparing,
+        (Standing::Removed, _) if api.cluster.has_own_list() => Naming::Removed,
         (_, NodeStatus::Up) => Naming::Up,
         (_, status) => Naming::Status(status.word()),
     };

@@ -208,7 +208,7 @@ impl Writes<Row> for Ownership {
         ring.view().lists(from).then(|| ring.fetch(&Address::new(from), service))
     }
 
-    fn passed_on(&self, call: &V1Call, came_ms: u64, answer: &V1Response) {
+    fn passed_on(&self, call: &V1Call, came_ms: u64, answer: Option<&V1Response>) {
         beat::overhear(&self.0.with.registry, call, answer, Millis(came_ms));
     }
 

@@ -217,10 +217,12 @@ fn a_beat_that_was_passed_on_is_known_here_too_unless_the_owner_does_not_know_th
     let beat = "/v1/ns/instance/beat";
     let light = ("PUT", beat, "serviceName=a&ip=10.1.1.1&port=80");
     for ((method, path, query), answer) in [
-        (light, &known),
-        (("PUT", beat, "serviceName=a&beat=%7B%22ip%22:%2210.1.1.1%22,%22port%22:80%7D"), &known),
-        (("GET", "/v1/ns/api/clientBeat", "dom=a&ip=10.1.1.1&port=80"), &known),
-        (light, &answer(503, "the owner of this service has not answered in time")),
+        (light, Some(&known)),
+        (("PUT", beat, "serviceName=a&beat=%7B%22ip%22:%2210.1.1.1%22,%22port%22:80%7D"), Some(&known)),
+        (("GET", "/v1/ns/api/clientBeat", "dom=a&ip=10.1.1.1&port=80"), Some(&known)),
+        (light, Some(&answer(503, "the owner of this service has not answered in time"))),
+        // Its sender didn't wait for one.
+        (light, None),
     ] {
         clock.advance(5_000);
         let came = clock.now();
@@ -231,11 +233,12 @@ fn a_beat_that_was_passed_on_is_known_here_too_unless_the_owner_does_not_know_th
     let before = known_here();
     clock.advance(5_000);
     for ((method, path, query), answer) in [
-        (light, &answer(200, r#"{"clientBeatInterval":5000,"code":20404}"#)),
-        (("PUT", beat, "serviceName=a&ip=10.1.1.1&port=81"), &known),
-        (("PUT", beat, "serviceName=a&ip=10.1.1.1&port=x"), &known),
-        (("PUT", beat, "serviceName=b&ip=10.1.1.1&port=80"), &known),
-        (("PUT", "/v1/ns/instance", "serviceName=a&ip=10.1.1.1&port=80"), &known),
+        (light, Some(&answer(200, r#"{"clientBeatInterval":5000,"code":20404}"#))),
+        (("PUT", beat, "serviceName=a&ip=10.1.1.1&port=81"), Some(&known)),
+        (("PUT", beat, "serviceName=a&ip=10.1.1.1&port=x"), Some(&known)),
+        (("PUT", beat, "serviceName=b&ip=10.1.1.1&port=80"), Some(&known)),
+        (("PUT", "/v1/ns/instance", "serviceName=a&ip=10.1.1.1&port=80"), Some(&known)),
+        (("PUT", "/v1/ns/instance", "serviceName=a&ip=10.1.1.1&port=80"), None),
     ] {
         ownership.passed_on(&call(method, path, query, ""), clock.now().0, answer);
         assert_eq!(known_here(), before, "{method} {path}?{query}");

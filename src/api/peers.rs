@@ -130,7 +130,7 @@ pub struct Bodies(pub Arc<Api>);
 impl Allowance<Row> for Bodies {
     fn max_body_bytes(&self, head: &Parts, peer: SocketAddr, row: Row, usual: usize) -> usize {
         if row.of_peers && is_member(&self.0, peer, &head.headers) {
-            self.0.settings.cluster.peer_max_body_bytes.max(usual)
+            self.0.settings.most_peer_bytes().max(usual)
         } else {
             usual
         }

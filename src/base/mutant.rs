@@ -23,7 +23,7 @@ mutants! {
     AbsenceRemoves,
     /// Who isn't listed any more is still sent changes.
     EndlessRetry,
-    /// A new owner judges at once.
+    /// A new owner judges at once, by what it was told alone.
     LostGrace,
     /// Several requests to one peer are under way.
     NoOrder,

@@ -1,10 +1,10 @@
 //! What a person should know about the cluster, and how many members are how: for `/readyz` and metrics.
 //!
-//! Pure. None of it makes a node unready: a probe that took nodes with a dead peer out of service would take them all.
+//! Pure. Hardly any of it makes a node unready: a probe that took nodes with a dead peer out of service would take them all.
 
 use std::time::Duration;
 
-use super::{Address, MemberState, Roster, Standing, View, lookup::LookupShown};
+use super::{Address, MemberState, Roster, Standing, View, lookup::LookupShown, member::digest_of};
 
 /// One line of `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub fn conditions(roster: &Roster, lookup: Option<&LookupShown>, moved: Option<&
     let shown = roster.members();
     let not_up = shown.iter().filter(|member| member.state != MemberState::Up);
     let not_up = not_up.map(|member| format!("{} {}: {}", member.address, member.state.as_str(), member.why));
-    let strangers = shown.iter().filter(|member| member.knows_us == Some(false));
+    let strangers = shown.iter().filter(|member| member.knows_us == Some(false) || member.forbids_us);
     let strangers = strangers.map(|member| match member.forbids_us {
         true => forbidden_text(&member.address),
         false => format!("{} doesn't list this node", member.address),
@@ -78,12 +78,20 @@ pub fn conditions(roster: &Roster, lookup: Option<&LookupShown>, moved: Option<&
         (count > 0)
             .then(|| format!("{} holds {count} instances and services that aren't shared", member.address))
     });
+    let own_list = digest_of(&roster.listed());
+    let differing = shown.iter().filter_map(|member| {
+        let list = member.report.as_ref()?.nacre.as_ref()?.list.as_ref()?;
+        (*list != own_list).then(|| format!("{} has another list than this node", member.address))
+    });
     let hindrance = roster.mapping_hindrance();
     let mapping = hindrance.map(|(address, why)| format!("modulo in place of rendezvous: {address} {why}"));
     vec![
         Condition { part: "ring", trouble: ring(roster) },
         Condition { part: "members", trouble: joined(not_up.chain(strangers).collect()) },
-        Condition { part: "member list", trouble: lookup.and_then(list_trouble) },
+        Condition {
+            part: "member list",
+            trouble: lookup.and_then(list_trouble).or_else(|| joined(differing.collect())),
+        },
         Condition { part: "mapping", trouble: mapping },
         Condition {
             part: "own address",
@@ -129,7 +137,10 @@ fn list_trouble(lookup: &LookupShown) -> Option<String> {
 /// What an operator is told of a member that answers reports 403.
 #[must_use]
 pub fn forbidden_text(member: &Address) -> String {
-    format!("{member} doesn't take this node for a member (403): see nacre.peer.networks there")
+    format!(
+        "{member} doesn't take this node for a member (403): its list doesn't name this node, or it sees another address, \
+         then see nacre.peer.networks there"
+    )
 }
 
 /// What an operator is told where this node's clock is so far behind that a member's data can't be taken.
@@ -197,7 +208,8 @@ mod tests {
         let known = |known| Probe::Answered { known, nacre: Some(1) };
         roster.probed(&Address::new("c:1"), known(true), Millis(1));
         roster.probed(&b, Probe::Stranger, Millis(1));
-        let forbids = "members: b:1 doesn't take this node for a member (403): see nacre.peer.networks there"
+        let forbids = "members: b:1 doesn't take this node for a member (403): its list doesn't name this node, or it sees \
+                       another address, then see nacre.peer.networks there"
             .to_owned();
         assert_eq!(troubles(&roster, None, None), [forbids]);
         assert!(roster.is_forbidden_by(&b));
@@ -256,6 +268,29 @@ mod tests {
             ["ring: this node, a:1, is no longer in the list of members: it takes no writes"]
         );
         assert!(!MemberCounts::of(&roster.view()).is_owner);
+    }
+
+    #[test]
+    fn one_that_refuses_a_loading_node_and_one_with_another_list_are_told() {
+        let mut starting = Roster::new(Address::new("a:1"), RosterSettings::from(&Settings::default()));
+        starting.relist(&["a:1", "b:1"].map(Address::new), Millis(0));
+        starting.forbidden(&Address::new("b:1"));
+        let [ring, members] = &troubles(&starting, None, None)[..] else { panic!("two lines") };
+        assert_eq!(ring, "ring: the data of the other members aren't loaded yet");
+        assert!(
+            members.starts_with("members: b:1 DOWN: it answers, but not this node; b:1 doesn't take"),
+            "{members}"
+        );
+        let mut roster = roster(&["b:1", "c:1"]);
+        for member in ["b:1", "c:1"] {
+            roster.probed(&Address::new(member), Probe::Answered { known: true, nacre: Some(1) }, Millis(1));
+        }
+        for (member, list) in [("b:1", &["a:1", "b:1"][..]), ("c:1", &["a:1", "b:1", "c:1"])] {
+            let list: Vec<Address> = list.iter().map(|text| Address::new(text)).collect();
+            let mark = NacreMark { protocol: 1, list: Some(digest_of(&list)), ..NacreMark::default() };
+            roster.reported(&MemberReport::of_nacre(&Address::new(member), mark), Millis(2));
+        }
+        assert_eq!(troubles(&roster, None, None), ["member list: b:1 has another list than this node"]);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn read(body: &[u8]) -> Result<MemberReport, ReportError> {
     if nacre.is_some() {
         extend_info.remove("nacre");
     }
-    Ok(MemberReport { ip, port, state, address: Address::new(&address), version, nacre, extend_info })
+    Ok(MemberReport { ip, port, state, address: Address::written(&address), version, nacre, extend_info })
 }
 
 /// A scalar as a text.
@@ -88,6 +88,7 @@ fn mark_of(value: &Value) -> Option<NacreMark> {
             Some("rendezvous") => Mapping::Rendezvous,
             _ => Mapping::Modulo,
         },
+        list: value.get("list").and_then(Value::as_str).map(Into::into),
     })
 }
 
@@ -166,6 +167,9 @@ fn mark_as_json(mark: &NacreMark) -> Map<String, Value> {
     if mark.mapping == Mapping::Rendezvous {
         put("mapping", "rendezvous".into());
     }
+    if let Some(list) = &mark.list {
+        put("list", (&**list).into());
+    }
     out
 }
 
@@ -213,6 +217,7 @@ mod tests {
             slow: vec![Address::new("10.0.0.2:8848"), Address::new("[::1]:1")],
             persistent: 9,
             mapping: Mapping::Rendezvous,
+            list: Some("0123456789abcdef".into()),
         };
         for mark in [all, NacreMark { protocol: 1, ..NacreMark::default() }] {
             let report = MemberReport::of_nacre(&Address::new("10.0.0.1:8848"), mark);

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     base::{
-        burst::Burst,
+        burst::{Burst, Seldom},
         clock::{Clock, Millis},
     },
     config::{LookupType, Settings},
@@ -55,6 +55,8 @@ struct Clustered {
     heard: Notify,
     /// Of the log.
     lines: Burst,
+    /// Of the log, about members with persistent data.
+    persistent_lines: Seldom,
 }
 
 impl Cluster {
@@ -73,8 +75,9 @@ impl Cluster {
         roster.relist(&members, clock.now());
         let (view, lookup) = (roster.view(), Mutex::new(watch.shown()));
         let (roster, switcher) = (Mutex::new(roster), watch.switcher());
-        let (wake, heard, lines) = (Notify::new(), Notify::new(), Burst::default());
-        let members = Clustered { roster, lookup, switcher, wake, heard, lines };
+        let (wake, heard) = (Notify::new(), Notify::new());
+        let (lines, persistent_lines) = (Burst::default(), Seldom::default());
+        let members = Clustered { roster, lookup, switcher, wake, heard, lines, persistent_lines };
         (Self::with(view, clock, Some(members)), watch)
     }
 
@@ -137,6 +140,11 @@ impl Cluster {
         self.change(|roster| roster.shown_nacre(address, protocol));
     }
 
+    /// A member answered a call as that of a stranger.
+    pub fn forbidden(&self, address: &Address) {
+        self.change(|roster| roster.forbidden(address));
+    }
+
     /// The node that answers at the address of a member has another name.
     pub fn is_another(&self, address: &Address, called: Address) {
         self.probed(address, Probe::Another(called));
@@ -183,7 +191,7 @@ impl Cluster {
     /// Tells the operator of data that only one member has.
     fn warn_of_persistent(&self, member: &Address, count: u64) {
         let Some(members) = &self.0.members else { return };
-        if members.lines.pass(Instant::now()).is_some() {
+        if members.persistent_lines.pass(&[member.as_str()], Instant::now()).is_some() {
             tracing::warn!(
                 %member,
                 count,
@@ -234,6 +242,12 @@ impl Cluster {
         if let Some(members) = &self.0.members {
             *members.lookup.lock() = shown;
         }
+    }
+
+    /// Whether the list of members lies on this machine, where nobody makes it of the nodes that are ready.
+    #[must_use]
+    pub fn has_own_list(&self) -> bool {
+        self.lookup().is_some_and(|lookup| lookup.kind == "file")
     }
 
     /// Where the list comes from; none for a node that serves alone.

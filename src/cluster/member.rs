@@ -2,8 +2,9 @@
 //!
 //! Pure. Source: Nacos 1.4.8 core module, member.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, net::Ipv6Addr, sync::Arc};
 
+use md5::{Digest as _, Md5};
 use serde_json::{Map, Value};
 
 use crate::config::Mapping;
@@ -26,6 +27,16 @@ impl Address {
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.into())
+    }
+
+    /// The address that somebody wrote so: an IPv4 address that is written as an IPv6 one is what it is.
+    #[must_use]
+    pub fn written(text: &str) -> Self {
+        let (mapped, rest) = match text.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+            Some((inner, rest)) => (inner.parse().ok().and_then(|ip: Ipv6Addr| ip.to_ipv4_mapped()), rest),
+            None => (None, ""),
+        };
+        mapped.map_or_else(|| Self::new(text), |ip| Self::new(&format!("{ip}{rest}")))
     }
 
     /// As listed.
@@ -103,6 +114,20 @@ pub struct NacreMark {
     pub persistent: u64,
     /// How it would spread services (`mapping`: `modulo` or `rendezvous`; absent means modulo).
     pub mapping: Mapping,
+    /// The digest of its list of members (`list`; absent says nothing): see [`digest_of`].
+    pub list: Option<Box<str>>,
+}
+
+/// Says whether two nodes have the same list of members, given in the order of their texts.
+#[must_use]
+pub fn digest_of(listed: &[Address]) -> Box<str> {
+    let mut digest = Md5::new();
+    for address in listed {
+        digest.update(address.as_str());
+        digest.update("\n");
+    }
+    let first: u64 = digest.finalize().iter().take(8).fold(0, |first, byte| first << 8 | u64::from(*byte));
+    format!("{first:016x}").into()
 }
 
 /// What a member says of itself: the body of a report, and what `/v1/core/cluster/nodes` shows of it.
@@ -159,6 +184,30 @@ mod tests {
         ] {
             let address = Address::new(text);
             assert_eq!((address.host(), address.port()), (host, port), "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_have_one_digest_where_they_are_the_same() {
+        let digest =
+            |texts: &[&str]| digest_of(&texts.iter().map(|text| Address::new(text)).collect::<Vec<_>>());
+        assert_eq!(digest(&["a:1", "b:1"]), digest(&["a:1", "b:1"]));
+        let others = [&["a:1"][..], &["a:1b:1"], &["a:1", "b:1", "c:1"], &[]].map(digest);
+        assert!(!others.contains(&digest(&["a:1", "b:1"])));
+        assert_eq!(others[0].len(), 16);
+    }
+
+    #[test]
+    fn an_ipv4_address_written_as_an_ipv6_one_is_what_it_is() {
+        for (text, address) in [
+            ("[::ffff:10.0.0.1]:8849", "10.0.0.1:8849"),
+            ("[::FFFF:a00:1]:8849", "10.0.0.1:8849"),
+            ("[::ffff:10.0.0.1]", "10.0.0.1"),
+            ("[::10.0.0.1]:1", "[::10.0.0.1]:1"),
+            ("[2001:DB8::1]:1", "[2001:DB8::1]:1"),
+            ("nacos-0:1", "nacos-0:1"),
+        ] {
+            assert_eq!(Address::written(text).as_str(), address, "{text}");
         }
     }
 

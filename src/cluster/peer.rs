@@ -86,13 +86,9 @@ pub struct ReportAnswer {
     pub nacre: Option<u32>,
 }
 
-/// The date of an answer in milliseconds since 1970: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// What an answer says of the time when it was made, in milliseconds since 1970.
 fn date(headers: &HeaderMap) -> Option<u64> {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let text = headers.get(header::DATE)?.to_str().ok()?;
-    let [_, day, month, year, time, "GMT"] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
-    let month = MONTHS.find(month).filter(|_| month.len() == 3)? / 3 + 1;
-    let at = humantime::parse_rfc3339(&format!("{year}-{month:02}-{day}T{time}Z")).ok()?;
+    let at = httpdate::parse_http_date(headers.get(header::DATE)?.to_str().ok()?).ok()?;
     u64::try_from(at.duration_since(std::time::UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
@@ -183,7 +179,7 @@ impl Peers {
             sync: settings.distro.sync_timeout,
             verify: settings.distro.verify_timeout,
             load: settings.distro.load_timeout,
-            max_data: settings.cluster.peer_max_body_bytes,
+            max_data: settings.most_peer_bytes(),
         };
         let context = settings.server.context_path.as_str().into();
         let headers = headers(&own, settings);

@@ -165,9 +165,12 @@ impl Roster {
     /// says: they go on without it, and what it wrote would come back with it. It goes on asking until one lists it, or none
     /// answers that doesn't.
     fn judge_own(&mut self) {
-        let answering = self.members.values().filter(|member| member.answers);
-        let mut knows_us = answering.filter_map(|member| member.knows_us).peekable();
-        let is_disowned = knows_us.peek().is_some() && knows_us.all(|knows_us| !knows_us);
+        let answering = self.members.values().filter(|member| {
+            // One that was loaded from, or reports, hasn't been asked yet: it may be the one that lists it.
+            member.answers || member.state == MemberState::Up && member.knows_us.is_none()
+        });
+        let mut knows_us = answering.map(|member| member.knows_us).peekable();
+        let is_disowned = knows_us.peek().is_some() && knows_us.all(|knows_us| knows_us == Some(false));
         match self.standing {
             Standing::Serving if is_disowned => (self.standing, self.disowned) = (Standing::Removed, true),
             // Also where who said so is gone: others may have heard the same of it.
@@ -290,6 +293,13 @@ impl Roster {
     #[must_use]
     pub fn called(&self, address: &Address) -> Option<&Address> {
         self.members.get(address)?.called.as_ref()
+    }
+
+    /// It answered another call as that of a stranger. While the node loads, and sends no reports, that is all that is heard of it.
+    pub fn forbidden(&mut self, address: &Address) {
+        if let Some(member) = self.members.get_mut(address) {
+            member.forbidden();
+        }
     }
 
     /// An answer has shown that the member is Nacre, though nothing was reported to it yet: who loads the data of others

@@ -1,7 +1,7 @@
 //! Events in, states and rings out.
 
 use super::*;
-use crate::cluster::{NacreMark, Peer};
+use crate::cluster::{NacreMark, Peer, member::digest_of};
 
 const OWN: &str = "10.0.0.1:8848";
 const B: &str = "10.0.0.2:8848";
@@ -811,6 +811,7 @@ mod standing {
             slow: vec![at(B)],
             persistent: 7,
             mapping: Mapping::Rendezvous,
+            list: Some(digest_of(&[at(OWN)])),
         };
         assert_eq!(report.nacre, Some(mark));
         let info = serde_json::to_string(&report.extend_info).unwrap();
@@ -963,4 +964,20 @@ fn what_members_said_of_a_node_that_was_none_does_not_count_once_it_is_one_again
     roster.set_standing(Standing::Serving, Millis(4_002));
     roster.probed(&at(C), Probe::Refused, Millis(4_003));
     assert_eq!(roster.standing(), Standing::Serving);
+}
+
+#[test]
+fn one_member_that_does_not_list_the_node_has_no_say_before_the_others_were_asked() {
+    let mut roster = Roster::new(at(OWN), settings());
+    roster.relist(&[at(OWN), at(B), at(C)], Millis(0));
+    roster.forbidden(&at(B));
+    roster.answered(&at(C), Millis(1));
+    roster.set_standing(Standing::Serving, Millis(2));
+    assert_eq!(roster.probe_due(Millis(2)), [at(B), at(C)]);
+    roster.probed(&at(B), Probe::Stranger, Millis(3));
+    assert_eq!(roster.standing(), Standing::Serving, "the one that it has loaded from may list it");
+    roster.probed(&at(C), nacre_answered(), Millis(4));
+    assert_eq!(roster.standing(), Standing::Serving);
+    roster.probed(&at(C), Probe::Stranger, Millis(5));
+    assert_eq!((roster.standing(), roster.is_disowned()), (Standing::Removed, true));
 }

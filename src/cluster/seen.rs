@@ -198,6 +198,14 @@ impl Seen {
         self.mark().is_some_and(|mark| mark.slow.contains(accused))
     }
 
+    /// It answered another call than a report 403.
+    pub fn forbidden(&mut self) {
+        self.forbids_us = true;
+        if self.is_unheard_of() {
+            self.why = "it answers, but not this node";
+        }
+    }
+
     /// It answered our report so.
     pub fn probed(&mut self, probe: Probe, rules: Rules, now: Millis) {
         match probe {

@@ -121,6 +121,11 @@ pub struct MemberMeta {
     pub weight: Option<String>,
 }
 
+/// Nacre nodes tell each other of a large service in parts of about so many bytes, or one instance where that is more.
+pub const PART_BYTES: usize = 4 << 20;
+/// The least that may be set for [`ClusterSettings::peer_max_body_bytes`]: a part, and as much again for an instance.
+pub const LEAST_PEER_BODY_BYTES: usize = 2 * PART_BYTES;
+
 /// How the node talks to other members, and whom it takes for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSettings {
@@ -142,9 +147,10 @@ pub struct ClusterSettings {
 
     /// Bytes of a body that a member sends (`nacre.peer.max-body-bytes`).
     ///
-    /// Default 67,108,864 (64 MiB), from 1 MiB to 4 GiB. A larger one is answered 413. Members of 1.x send up to
+    /// Default 67,108,864 (64 MiB), from 8 MiB to 4 GiB. A larger one is answered 413. Members of 1.x send up to
     /// 1,000 services at once; a service of 1,000 instances takes about 400 KiB. All data of a member, which a node loads, are
-    /// taken piece by piece and not bounded by it; a single service of theirs is.
+    /// taken piece by piece and not bounded by it; a single service of theirs is, or a part of it. What counts is
+    /// [`Settings::most_peer_bytes`](super::Settings::most_peer_bytes).
     pub peer_max_body_bytes: usize,
 
     /// Where to connect instead of a member's own address (`nacre.peer.via`).

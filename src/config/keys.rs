@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use super::{
+    cluster_settings::LEAST_PEER_BODY_BYTES,
     settings::Settings,
     values::{self as read, Reason, put, put_some},
 };
@@ -98,7 +99,7 @@ pub(super) static KEYS: &[Key] = &[
     }),
     honour("nacre.peer.networks", |s, v| put(&mut s.cluster.peer_networks, read::networks(v))),
     honour("nacre.peer.max-body-bytes", |s, v| {
-        put(&mut s.cluster.peer_max_body_bytes, read::bytes(v, 1 << 20..=4 << 30))
+        put(&mut s.cluster.peer_max_body_bytes, read::bytes(v, LEAST_PEER_BODY_BYTES..=4 << 30))
     }),
     key("nacre.peer.via", HonourList(|s, items| put(&mut s.cluster.peer_via, read::vias(items)))),
     // Who proves to be a member by a header; the rest of auth stands at the end.

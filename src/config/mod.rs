@@ -25,7 +25,7 @@ mod values;
 
 pub use cluster_settings::{
     AddressServerSettings, ClusterSettings, DistroSettings, DnsName, ForwardSettings, Lookup, LookupType,
-    Mapping, MemberMeta, MembershipSettings, Secret,
+    Mapping, MemberMeta, MembershipSettings, PART_BYTES, Secret,
 };
 pub use files::{read_file, read_in_time, read_regular};
 pub use findings::{Notice, Place, SettingError, Severity};

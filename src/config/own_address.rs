@@ -9,7 +9,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _},
 };
 
-use super::settings::OwnAddressRules;
+use super::settings::{OwnAddressRules, Settings};
 
 /// One address of one interface, in the order in which the kernel names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +56,16 @@ pub enum FoundBy {
     /// No interface was suitable: what the machine's name resolves to, at worst 127.0.0.1. Others
     /// may not reach it.
     LastResort,
+}
+
+/// A node that listens on one address alone is reached by no other: that is the own one, unless a setting names it or asks
+/// for the machine's name.
+pub(super) fn follow_listener(settings: &mut Settings) {
+    let rules = &mut settings.own_address;
+    let listens_on = settings.server.address.filter(|address| !address.is_unspecified());
+    if rules.given.is_none() && !rules.prefer_hostname {
+        rules.given = listens_on.map(bracketed);
+    }
 }
 
 /// Decides by the rules. `host` is only asked when the name is needed, since that may ask DNS.
@@ -126,7 +136,7 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-fn bracketed(address: IpAddr) -> String {
+pub(super) fn bracketed(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),

@@ -7,7 +7,7 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use super::{
-    cluster_settings::{ClusterSettings, DistroSettings, ForwardSettings, MembershipSettings},
+    cluster_settings::{ClusterSettings, DistroSettings, ForwardSettings, MembershipSettings, PART_BYTES},
     values::{ContextPath, Network, Pattern, PushAgent},
 };
 
@@ -66,6 +66,20 @@ pub struct Settings {
     pub drain_timeout: Duration,
 }
 
+impl Settings {
+    /// Bytes of a body that a member may bring, and of a service or a part of one among all data of a member: what is set for
+    /// members, what is set for everybody, or what a part takes with the longest instance that this node takes from clients,
+    /// whichever is most.
+    #[must_use]
+    pub fn most_peer_bytes(&self) -> usize {
+        let NamingSettings { max_name_bytes, max_metadata_bytes, .. } = self.naming;
+        // Names stand there eight times, and may take six times as long in JSON; one entry of the metadata stands there twice.
+        let instance = max_metadata_bytes.saturating_mul(2).saturating_add(max_name_bytes.saturating_mul(48));
+        let part = PART_BYTES.saturating_add(instance);
+        self.cluster.peer_max_body_bytes.max(self.http.max_body_bytes).max(part)
+    }
+}
+
 /// The listener and the paths on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
@@ -76,7 +90,7 @@ pub struct ServerSettings {
 
     /// The one local address to listen on (`server.address`).
     ///
-    /// Default none: all addresses, IPv4 and IPv6.
+    /// Default none: all addresses, IPv4 and IPv6. It is the own address, too, unless a setting gives one.
     pub address: Option<IpAddr>,
 
     /// What stands before `/v1/ns` in every path of the API (`server.servlet.context-path`).
@@ -290,7 +304,7 @@ pub enum PushTargets {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// The least severity that is logged (`nacre.log.level`): error, warn, info, debug or trace.
-    /// Default info; debug writes a line per request.
+    /// Default info; debug tells of single services, connections and pushes. Requests have [`ServerSettings::access_log`].
     pub level: tracing::Level,
 
     /// How a line looks (`nacre.log.format`). Default [`LogFormat::Text`].

@@ -14,7 +14,7 @@ use super::{
     environment, files,
     findings::{Notice, Place, SettingError},
     keys::{self, KEYS, Key, REPLACED_BY, Treatment},
-    mode, placeholders, properties,
+    mode, own_address, placeholders, properties,
     settings::Settings,
     values,
 };
@@ -44,6 +44,9 @@ pub struct Loaded {
     /// What the operator should know, in the order of importance: warnings first.
     pub notices: Vec<Notice>,
 }
+
+/// The members' secrets, name and value, that manuals of Nacos give as examples.
+const KNOWN_IDENTITIES: [(&str, &str); 2] = [("serverIdentity", "security"), ("example", "example")];
 
 /// Where a value comes from, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,11 +93,17 @@ pub fn load(
     for key in KEYS {
         loading.apply(key, &mut settings);
     }
+    own_address::follow_listener(&mut settings);
     if let Some(data) = &sources.data {
         settings.data_dir.clone_from(data);
     }
     settings.config_dir = files::config_dir(sources, file.as_deref(), home.as_deref(), &settings.data_dir);
+    loading.check_config_dir(sources, read);
     loading.check_mode(&mut settings, read);
+    loading.check_identity(&settings);
+    if sources.config_dir.is_some() {
+        loading.tell_unread(&settings, file.as_deref(), read);
+    }
     loading.finish(settings, file)
 }
 
@@ -324,6 +333,43 @@ impl Loading {
         }
     }
 
+    /// Whoever names the folder of the list wants it read; a slip of the pen must not make a server that serves alone.
+    fn check_config_dir(&mut self, sources: &Sources, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) {
+        let Some(folder) = &sources.config_dir else { return };
+        let reason = match read(folder) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => return,
+            Err(error) if files::is_absent(&error) => "there is no such folder".to_owned(),
+            Err(error) if error.kind() != io::ErrorKind::Other => error.to_string(),
+            _ => "it is no folder".to_owned(),
+        };
+        let place = Place::File { path: folder.clone(), line: 0 };
+        let reason = format!("can't be the folder of cluster.conf (--config-dir): {reason}");
+        self.errors.push(SettingError::new(&place, "", reason));
+    }
+
+    /// What somebody who named the folder of the list may have hoped for in vain.
+    fn tell_unread(
+        &mut self,
+        settings: &Settings,
+        file: Option<&Path>,
+        read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    ) {
+        let folder = &settings.config_dir;
+        let unread = folder.join("application.properties");
+        let has_unread = file != Some(&unread) && read(&unread).is_ok();
+        let is_alone = settings.membership.lookup == Lookup::Standalone;
+        let text = match (has_unread, is_alone && settings.membership.standalone != Some(true)) {
+            (true, true) => {
+                "its application.properties isn't read (name it with --config), and there is no cluster.conf: \
+                this server serves alone"
+            }
+            (true, false) => "its application.properties isn't read: name it with --config",
+            (false, true) if file != Some(&unread) => "holds no cluster.conf: this server serves alone",
+            (false, _) => return,
+        };
+        self.warnings.push(Notice::warn_at(&Place::File { path: folder.clone(), line: 0 }, "", text));
+    }
+
     fn check_mode(&mut self, settings: &mut Settings, read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) {
         let path = settings.config_dir.join("cluster.conf");
         let is_alone = settings.membership.standalone == Some(true);
@@ -367,18 +413,40 @@ impl Loading {
 
     /// What a node with members is told and doesn't hear.
     fn tell_unheard(&mut self, settings: &Settings, lookup: Lookup) {
-        let mut unheard = mode::unheard(&settings.membership, lookup);
+        for (key, text) in mode::unheard(&settings.membership, lookup) {
+            self.warn_of(key, text);
+        }
+    }
+
+    /// A half of the members' secret is none, and one that stands in every manual is none either.
+    fn check_identity(&mut self, settings: &Settings) {
         let (name, value) = ("nacos.core.auth.server.identity.key", "nacos.core.auth.server.identity.value");
         let cluster = &settings.cluster;
-        match (cluster.identity_key.is_some(), cluster.identity_value.is_some()) {
-            (true, false) => unheard.push((name, "proves no member without a value")),
-            (false, true) => unheard.push((value, "proves no member without a key")),
+        match (&cluster.identity_key, &cluster.identity_value) {
+            (Some(_), None) => self.warn_of(
+                name,
+                "proves no member without nacos.core.auth.server.identity.value: members are known by their addresses alone",
+            ),
+            (None, Some(_)) => self.warn_of(
+                value,
+                "proves no member without nacos.core.auth.server.identity.key: members are known by their addresses alone",
+            ),
+            (Some(name), Some(secret))
+                if KNOWN_IDENTITIES.iter().any(|(known, text)| name.eq_ignore_ascii_case(known) && secret.reveal() == *text) =>
+            {
+                self.warn_of(
+                    value,
+                    "stands in Nacos's manual together with its key, so anybody knows it, passes for a member with it and can \
+                     change everything that is registered; choose another one, the same on all members",
+                );
+            }
             _ => {}
         }
-        for (key, text) in unheard {
-            if let Some(given) = self.winner(key) {
-                self.warnings.push(Notice::warn_at(&given.place, &given.key, text));
-            }
+    }
+
+    fn warn_of(&mut self, key: &str, text: &str) {
+        if let Some(given) = self.winner(key) {
+            self.warnings.push(Notice::warn_at(&given.place, &given.key, text));
         }
     }
 

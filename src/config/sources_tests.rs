@@ -76,6 +76,11 @@ fn with(change: impl FnOnce(&mut Settings)) -> Settings {
     settings
 }
 
+fn listen(settings: &mut Settings, address: &str, own: Option<&str>) {
+    settings.server.address = Some(address.parse().unwrap());
+    settings.own_address.given = own.map(str::to_owned);
+}
+
 #[test]
 fn without_anything_the_defaults_serve() {
     let absent = |_: &Path| Err(io::ErrorKind::NotFound.into());
@@ -127,7 +132,7 @@ fn every_honoured_key_reaches_its_setting() {
         ("nacre.peer.networks=127.0.0.0/8", |s| {
             s.cluster.peer_networks = values::networks("127.0.0.0/8").unwrap();
         }),
-        ("nacre.peer.max-body-bytes=1MB", |s| s.cluster.peer_max_body_bytes = 1 << 20),
+        ("nacre.peer.max-body-bytes=8MB", |s| s.cluster.peer_max_body_bytes = 8 << 20),
         ("nacre.peer.via=10.0.0.2:8848>127.0.0.1:9002, [::1]:1 > b:2", |s| {
             let via = |member: &str, target: &str| Via { member: member.into(), target: target.into() };
             s.cluster.peer_via = vec![via("10.0.0.2:8848", "127.0.0.1:9002"), via("[::1]:1", "b:2")];
@@ -175,9 +180,19 @@ fn every_honoured_key_reaches_its_setting() {
         ("nacos.naming.data.warmup=false", |s| s.naming.data_warmup = false),
         ("server.port=0", |s| s.server.port = 0),
         ("server.port=65535", |s| s.server.port = 65535),
-        ("server.address=127.0.0.1", |s| s.server.address = Some([127, 0, 0, 1].into())),
-        ("server.address=localhost", |s| s.server.address = Some([127, 0, 0, 1].into())),
-        ("server.address=[::1]", |s| s.server.address = Some("::1".parse().unwrap())),
+        ("server.address=127.0.0.1", |s| listen(s, "127.0.0.1", Some("127.0.0.1"))),
+        ("server.address=localhost", |s| listen(s, "127.0.0.1", Some("127.0.0.1"))),
+        ("server.address=[::1]", |s| listen(s, "::1", Some("[::1]"))),
+        ("server.address=::ffff:127.0.0.2", |s| listen(s, "127.0.0.2", Some("127.0.0.2"))),
+        ("server.address=0.0.0.0", |s| listen(s, "0.0.0.0", None)),
+        ("server.address=::", |s| listen(s, "::", None)),
+        ("server.address=127.0.0.1\nnacos.inetutils.ip-address=10.0.0.1", |s| {
+            listen(s, "127.0.0.1", Some("10.0.0.1"));
+        }),
+        ("server.address=127.0.0.1\nnacos.preferHostnameOverIp=true", |s| {
+            listen(s, "127.0.0.1", None);
+            s.own_address.prefer_hostname = true;
+        }),
         ("server.servlet.contextPath=/a/b", |s| {
             s.server.context_path = values::context_path("/a/b").unwrap();
         }),
@@ -194,6 +209,7 @@ fn every_honoured_key_reaches_its_setting() {
         ("nacos.inetutils.ip-address=10.0.0.1", |s| s.own_address.given = Some("10.0.0.1".into())),
         ("nacos.server.ip=10.0.0.2", |s| s.own_address.given = Some("10.0.0.2".into())),
         ("nacos.server.ip=2001:DB8::1", |s| s.own_address.given = Some("[2001:db8::1]".into())),
+        ("nacos.server.ip=::ffff:10.0.0.2", |s| s.own_address.given = Some("10.0.0.2".into())),
         ("nacos.server.ip=nacos-0.nacos", |s| s.own_address.given = Some("nacos-0.nacos".into())),
         ("nacos.server.ip=nacos", |s| s.own_address.given = Some("nacos".into())),
         ("nacos.preferHostnameOverIp=true", |s| s.own_address.prefer_hostname = true),
@@ -331,6 +347,10 @@ fn a_wrong_value_is_told_with_its_line() {
         (
             "nacre.naming.max-name-bytes=199",
             "nacre.naming.max-name-bytes: expected a whole number from 200 to 8192, got \"199\"",
+        ),
+        (
+            "nacre.peer.max-body-bytes=4MB",
+            "nacre.peer.max-body-bytes: expected bytes (or KB, MB) from 8388608 to 4294967296, got \"4MB\"",
         ),
         (
             "nacre.push.interval-ms=1s",
@@ -600,7 +620,9 @@ fn every_variable_of_the_image_is_heard() {
         let pair = [(*name, *value)];
         let case = environment(&pair);
         assert_eq!(case.settings(), with(change), "{name}");
-        assert_eq!(case.notices(Severity::Warn), [""; 0], "{name}");
+        // Half of the members' secret is told of.
+        let warnings = if name.contains("IDENTITY") { 1 } else { 0 };
+        assert_eq!(case.notices(Severity::Warn).len(), warnings, "{name}");
     }
     for (pair, key) in [
         (("MODE", "cluster"), "nacos.standalone=false: asks"),
@@ -687,7 +709,7 @@ fn keys_that_lose_something_are_warned_of_one_by_one() {
         "app.properties:1: spring.datasource.platform: no database is used; namespaces and users that are stored there aren't read",
         "app.properties:11: nacos.naming.empty-service.clean.period-time-ms: has no effect, since nacos.naming.clean.empty-service.interval is given too",
         "app.properties:4: nacos.istio.mcp.server.enabled: there is no MCP server",
-        "app.properties:14: nacos.core.auth.server.identity.key: proves no member without a value",
+        "app.properties:14: nacos.core.auth.server.identity.key: proves no member without nacos.core.auth.server.identity.value: members are known by their addresses alone",
         "app.properties:15: nacos.naming.distro.taskDispatchPeriod: has no effect, since nacos.core.protocol.distro.data.sync.delayMs is given too",
     ];
     expected.sort_unstable();
@@ -839,6 +861,9 @@ fn the_preference_for_the_host_name_has_two_keys() {
 /// Loads with files at these paths; tells which file was read, and both folders.
 fn found(sources: &Sources, files: &[(&str, &str)]) -> (Option<String>, String, String) {
     let read = |path: &Path| {
+        if path == "/c" {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
         let file = files.iter().find(|(name, _)| Path::new(name) == path);
         file.map(|(_, text)| text.as_bytes().to_vec()).ok_or(io::ErrorKind::NotFound.into())
     };
@@ -881,6 +906,87 @@ fn the_file_is_looked_for_in_order() {
     ] {
         let expected = (file.map(str::to_owned), data.to_owned(), config.to_owned());
         assert_eq!(found(sources, files), expected, "{sources:?}");
+    }
+}
+
+/// Loads with `--config-dir c` and these files, `c` being a folder where one of them is in it; gives what it warns of.
+fn in_folder(files: &[&str], config: Option<&str>, set: &[&str]) -> Result<Vec<String>, Vec<String>> {
+    let sources = Sources {
+        config: config.map(Into::into),
+        config_dir: Some("c".into()),
+        data: Some("d".into()),
+        set: set.iter().map(|&word| word.to_owned()).collect(),
+        ..Sources::default()
+    };
+    let loaded = load(&sources, &|path| match path.to_str() {
+        Some("c") if files.iter().any(|file| file.starts_with("c/")) => {
+            Err(io::ErrorKind::IsADirectory.into())
+        }
+        Some(path) if files.contains(&path) => Ok(b"10.0.0.1:8848=x".to_vec()),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    });
+    let texts = |all: Vec<SettingError>| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let loaded = loaded.map_err(texts)?;
+    let warnings = loaded.notices.into_iter().filter(|notice| notice.text.starts_with("c: "));
+    Ok(warnings.map(|notice| notice.text).collect())
+}
+
+#[test]
+fn the_folder_of_the_list_must_be_one() {
+    let refused =
+        |reason: &str| Err(vec![format!("c: can't be the folder of cluster.conf (--config-dir): {reason}")]);
+    assert_eq!(in_folder(&[], None, &[]), refused("there is no such folder"));
+    assert_eq!(in_folder(&["c"], None, &[]), refused("it is no folder"));
+    assert_eq!(in_folder(&["c"], None, &["nacos.standalone=true"]), refused("it is no folder"));
+}
+
+#[test]
+fn a_named_folder_without_a_list_is_told_of() {
+    let (empty, list, settings) = ("c/x", "c/cluster.conf", "c/application.properties");
+    let alone = "c: holds no cluster.conf: this server serves alone";
+    let unread = "c: its application.properties isn't read: name it with --config";
+    let both = "c: its application.properties isn't read (name it with --config), and there is no cluster.conf: this server \
+        serves alone";
+    let members = &["nacos.member.list=10.0.0.1:8848"][..];
+    for (files, config, set, expected) in [
+        (&[empty][..], None, &[][..], &[alone][..]),
+        (&[empty], None, members, &[]),
+        (&[empty], None, &["nacos.standalone=true"], &[]),
+        (&[list], None, &[], &[]),
+        (&[settings], None, &[], &[both]),
+        (&[settings, list], None, &[], &[unread]),
+        (&[settings], None, members, &[unread]),
+        (&[settings], Some(settings), &[], &[]),
+        (&[empty, "d/conf/application.properties"], None, &[], &[alone]),
+    ] {
+        let expected = expected.iter().map(|&text| text.to_owned()).collect();
+        assert_eq!(in_folder(files, config, set), Ok(expected), "{files:?} {config:?} {set:?}");
+    }
+}
+
+#[test]
+fn half_a_secret_and_one_of_the_manual_are_told_of() {
+    let warned = |text: &str| file(text).notices(Severity::Warn);
+    let (key, value) = ("nacos.core.auth.server.identity.key", "nacos.core.auth.server.identity.value");
+    let half = |line: usize, given: &str, lacking: &str| {
+        vec![format!(
+            "app.properties:{line}: {given}: proves no member without {lacking}: members are known by their addresses alone"
+        )]
+    };
+    assert_eq!(warned(&format!("{key}=a")), half(1, key, value));
+    assert_eq!(warned(&format!("{key}=\n{value}=a")), half(2, value, key));
+    for (name, secret) in
+        [("serverIdentity", "security"), ("SERVERIDENTITY", "security"), ("example", "example")]
+    {
+        let warned = warned(&format!("{key}={name}\n{value}={secret}"));
+        assert!(
+            warned.len() == 1
+                && warned[0].starts_with(&format!("app.properties:2: {value}: stands in Nacos's manual")),
+            "{warned:?}"
+        );
+    }
+    for pair in [("serverIdentity", "another"), ("another", "security"), ("", "")] {
+        assert_eq!(warned(&format!("{key}={}\n{value}={}", pair.0, pair.1)), [""; 0]);
     }
 }
 

@@ -6,6 +6,7 @@ use std::{fmt, net::IpAddr, ops::RangeInclusive, time::Duration};
 
 use super::{
     cluster_settings::{DnsName, LookupType, Mapping, Secret},
+    own_address::bracketed,
     settings::{LogFormat, PushTargets},
 };
 
@@ -162,7 +163,7 @@ pub(super) fn listen_address(text: &str) -> Result<IpAddr, Reason> {
     if text.eq_ignore_ascii_case("localhost") {
         return Ok(IpAddr::from([127, 0, 0, 1]));
     }
-    unbracketed(text).parse().map_err(|_| {
+    unbracketed(text).parse().map(|address: IpAddr| address.to_canonical()).map_err(|_| {
         format!("expected an IP address of this machine (leave it out for all of them), got {text:?}")
     })
 }
@@ -193,10 +194,8 @@ pub(super) fn opens_prometheus(text: &str) -> Result<bool, Reason> {
 
 /// The own address as the operator gave it: IP (IPv6 gets brackets) or host name, without port.
 pub(super) fn own_address(text: &str) -> Result<String, Reason> {
-    match unbracketed(text).parse::<IpAddr>() {
-        Ok(IpAddr::V6(address)) => return Ok(format!("[{address}]")),
-        Ok(IpAddr::V4(address)) => return Ok(address.to_string()),
-        Err(_) => {}
+    if let Ok(address) = unbracketed(text).parse::<IpAddr>() {
+        return Ok(bracketed(address.to_canonical()));
     }
     if is_host_name(text) {
         return Ok(text.to_owned());

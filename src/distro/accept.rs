@@ -152,8 +152,10 @@ pub struct Outcome {
     pub taken: Vec<(ServiceKey, Taken)>,
     /// Keys of which nothing was taken.
     pub refused: Vec<(String, AcceptError)>,
-    /// Services of which something was taken, and something was left out.
+    /// Services of which something was left out; the rest was taken, if there is any.
     pub halved: Vec<(ServiceKey, AcceptError)>,
+    /// How many instances and tombstones could be read, of all services.
+    pub read: usize,
 }
 
 /// What this node is to a service of which a peer tells.
@@ -256,11 +258,13 @@ pub fn take(
             let (place, part) = (service.place(), part(&service));
             let (taken, left_out) = match content {
                 Content::Entries { entries, extent } => {
-                    let mut merged = registry.merge(place, entries, extent, part.judge(), now)?;
+                    outcome.read += entries.len();
+                    let mut merged = registry.merge(place, entries, &extent, part.judge(), now)?;
                     let left_out = merged.refused.take();
                     (Taken::Merged(merged), left_out)
                 }
                 Content::List(list) => {
+                    outcome.read += list.len();
                     let adds = part != Part::Copies;
                     let mut replaced = registry.replace_by_legacy(place, &list, adds, now)?;
                     let left_out = replaced.refused.take();

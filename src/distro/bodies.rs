@@ -14,11 +14,13 @@ use serde::{
 use super::{key, whole_instance::WholeInstance};
 use crate::{
     base::{clock::Reading, json},
+    config::PART_BYTES,
     model::{
         ServiceKey, State,
         entry::Shown,
-        extent::Range,
+        extent::{Range, Slice},
         gone::{Cause, Gone},
+        instance::InstanceId,
     },
 };
 
@@ -26,9 +28,12 @@ use crate::{
 const LEGACY_TIMESTAMP: u64 = 1;
 /// Our own sends are cut before they get longer than this, in bytes. A Nacre member gets a datum that is longer in parts, so that
 /// a single instance alone may be; one of 1.x gets it alone.
-pub const BODY_BYTES: usize = 4 << 20;
+pub const BODY_BYTES: usize = PART_BYTES;
 /// What an instance or a tombstone takes in a datum besides its texts, in bytes; rather more.
 const ENTRY_BYTES: usize = 512;
+/// What a part takes around its instances besides the names of the service, in bytes; rather more where the ends of its range
+/// are of usual length.
+const AROUND_BYTES: usize = 512;
 
 /// To whom something is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,29 +61,40 @@ impl DatumToSend {
         self.state.as_ref().map_or(0, |state| state.highest_stamp)
     }
 
-    /// The datum in parts of about so many bytes, or one instance each; 1.x knows no parts.
+    /// The datum in parts of at most so many bytes, or one instance each; 1.x knows no parts.
     fn parts(self, dialect: Dialect, part_bytes: usize) -> impl Iterator<Item = Part> {
+        let around = AROUND_BYTES + 2 * (self.service.namespace.len() + self.service.name.len());
         let name_bytes = self.service.name.len();
-        let state = self.state.as_ref().filter(|_| dialect == Dialect::Nacre);
-        let ranges = state.map_or_else(
-            || vec![Range::default()],
-            |state| state.cut(self.newer_than, part_bytes, |entry| bytes_of(entry, name_bytes)),
-        );
-        let count = ranges.len();
-        let part = move |(number, range)| Part { datum: self.clone(), range, is_last: number + 1 == count };
-        ranges.into_iter().enumerate().map(part)
+        let slices = match (&self.state, dialect) {
+            (None, _) => vec![Slice::default()],
+            (Some(state), Dialect::Legacy) => {
+                state.cut(None, usize::MAX, |entry| bytes_of(entry, dialect, name_bytes))
+            }
+            (Some(state), Dialect::Nacre) => {
+                let most = part_bytes.saturating_sub(around);
+                state.cut(self.newer_than, most, |entry| bytes_of(entry, dialect, name_bytes))
+            }
+        };
+        let count = slices.len();
+        let part = move |(number, slice): (usize, Slice)| {
+            let bytes = around + slice.bytes;
+            Part { datum: self.clone(), slice, bytes, is_last: number + 1 == count }
+        };
+        slices.into_iter().enumerate().map(part)
     }
 }
 
 /// About how many bytes it takes in a datum.
-fn bytes_of(entry: &Shown<'_>, name_bytes: usize) -> usize {
+fn bytes_of(entry: &Shown<'_>, dialect: Dialect, name_bytes: usize) -> usize {
     let key = entry.key();
     // Some texts stand there twice, once in the id.
-    let texts = 2 * (key.ip.len() + key.cluster.len() + name_bytes);
+    let texts = 2 * (json::length(&key.ip) + json::length(&key.cluster) + name_bytes);
     let more = match entry {
         Shown::Alive(instance, _) => {
-            instance.metadata.json().len() + instance.app.as_ref().map_or(0, |app| app.len())
+            let id = if let InstanceId::Given(id) = &instance.id { json::length(id) } else { 0 };
+            id + instance.metadata.json().len() + instance.app.as_ref().map_or(0, json::length)
         }
+        Shown::Gone(_) if dialect == Dialect::Legacy => return 0,
         Shown::Gone(_) => 0,
     };
     ENTRY_BYTES + texts + more
@@ -88,22 +104,18 @@ fn bytes_of(entry: &Shown<'_>, name_bytes: usize) -> usize {
 #[derive(Clone, Debug)]
 pub struct Part {
     datum: DatumToSend,
-    /// The instances that it tells of.
-    range: Range,
+    /// What it tells of.
+    slice: Slice,
+    /// About how many bytes it takes in a document, rather more than it does.
+    bytes: usize,
     /// Whoever has taken it and those before it has the datum.
     is_last: bool,
 }
 
 impl Part {
-    fn entries(&self, dialect: Dialect) -> impl Iterator<Item = Shown<'_>> {
-        let newer_than = self.datum.newer_than.filter(|_| dialect == Dialect::Nacre);
-        let entries = self.datum.state.iter().flat_map(move |state| state.entries(newer_than));
-        entries.filter(|entry| self.is_all() || self.range.holds(&entry.key()))
-    }
-
     /// It is the datum.
     fn is_all(&self) -> bool {
-        self.range == Range::default()
+        self.slice.range == Range::default()
     }
 }
 
@@ -171,12 +183,9 @@ impl Serialize for Instances<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let &ShownList { part, dialect, at } = self.0;
         let name = &*part.datum.service.name;
-        serializer.collect_seq(part.entries(dialect).filter_map(|entry| match (entry, dialect) {
-            (Shown::Alive(instance, _), Dialect::Legacy) => Some(WholeInstance::of(instance, name, at)),
-            (Shown::Alive(instance, mark), Dialect::Nacre) => {
-                Some(WholeInstance::stamped(instance, mark, name, at))
-            }
-            (Shown::Gone(_), _) => None,
+        serializer.collect_seq(part.slice.alive().map(|(instance, mark)| match dialect {
+            Dialect::Legacy => WholeInstance::of(instance, name, at),
+            Dialect::Nacre => WholeInstance::stamped(instance, mark, name, at),
         }))
     }
 }
@@ -195,7 +204,7 @@ impl Serialize for Beside<'_> {
         beside.serialize_field("complete", &(is_all_there && part.is_all()))?;
         if is_all_there && !part.is_all() {
             // All that there is between these.
-            beside.serialize_field("within", &part.range)?;
+            beside.serialize_field("within", &part.slice.range)?;
         }
         beside.serialize_field("gone", &ShownTombstones(self))?;
         beside.end()
@@ -207,10 +216,7 @@ struct ShownTombstones<'a>(&'a Beside<'a>);
 impl Serialize for ShownTombstones<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Beside { part, at } = self.0;
-        serializer.collect_seq(part.entries(Dialect::Nacre).filter_map(|entry| match entry {
-            Shown::Alive(..) => None,
-            Shown::Gone(gone) => Some(ShownGone::of(gone, *at)),
-        }))
+        serializer.collect_seq(part.slice.gone().map(|gone| ShownGone::of(gone, *at)))
     }
 }
 
@@ -295,33 +301,26 @@ impl<I: Iterator<Item = Part>, C: Fn() -> Reading> Iterator for Bodies<I, C> {
         self.parts.peek()?;
         let at = (self.clock)();
         let (mut bytes, mut stamps) = (Vec::from(b"{"), Vec::new());
-        while let Some(part) = self.parts.peek() {
-            let entry = entry(part, self.dialect, at);
-            let is_first = bytes.len() == 1;
-            // A comma before it, a brace behind. What doesn't fit is made anew for the next body: ages go on.
-            if !is_first && bytes.len() + entry.len() + 2 > self.body_bytes {
-                break;
-            }
-            if !is_first {
+        let body_bytes = self.body_bytes;
+        let is_first_or_fits = |part: &Part, so_far: usize| so_far == 1 || so_far + part.bytes <= body_bytes;
+        while let Some(part) = self.parts.next_if(|part| is_first_or_fits(part, bytes.len())) {
+            if bytes.len() > 1 {
                 bytes.push(b',');
             }
-            bytes.extend_from_slice(&entry);
+            append(&mut bytes, &part, self.dialect, at);
             stamps.extend(part.is_last.then(|| part.datum.highest_stamp()));
-            self.parts.next();
         }
         bytes.push(b'}');
         Some(Body { bytes: bytes.into(), stamps, at })
     }
 }
 
-/// A part as it stands in a body.
-fn entry(part: &Part, dialect: Dialect, at: Reading) -> Vec<u8> {
+/// Appends a part as it stands in a body.
+fn append(bytes: &mut Vec<u8>, part: &Part, dialect: Dialect, at: Reading) {
     let key = key::of(part.datum.service.place());
-    let mut out = Vec::new();
-    json::push_string(&mut out, &key);
-    out.push(b':');
-    json::append(&mut out, &ShownDatum::of(&key, part, dialect, at));
-    out
+    json::push_string(bytes, &key);
+    bytes.push(b':');
+    json::append(bytes, &ShownDatum::of(&key, part, dialect, at));
 }
 
 #[cfg(test)]
@@ -410,7 +409,7 @@ mod tests {
         for (number, name) in names.iter().enumerate() {
             (0..=number).for_each(|host| register(&from, name, &format!("10.0.0.{host}"), AT.now));
         }
-        for (body_bytes, count) in [(1, 210), (4_000, 34), (20_000, 5), (BODY_BYTES, 1)] {
+        for (body_bytes, count) in [(1, 210), (4_000, 39), (20_000, 6), (BODY_BYTES, 1)] {
             let data: Vec<_> = names.iter().map(|name| outgoing(&from, name, None)).collect();
             let stamps: Vec<u64> = data.iter().map(DatumToSend::highest_stamp).collect();
             let to = registry();
@@ -431,6 +430,58 @@ mod tests {
             }
         }
         assert!(bodies([], Dialect::Nacre, || AT, 1).next().is_none());
+    }
+
+    #[test]
+    fn a_part_takes_no_more_than_is_thought_and_not_much_less() {
+        let from = registry();
+        let place = Place { namespace: "public", name: "G@@s" };
+        let long = crate::model::Metadata::from_entries([("x".into(), Some("\u{1}\"".repeat(1_000)))]);
+        for (host, app) in (10..70).zip([None, Some("\u{1}\\".repeat(200))].iter().cycle()) {
+            let (ip, metadata) = (format!("10.0.0.{host}"), long.clone());
+            let app = app.as_deref();
+            let description = Description { metadata, app, ..Description::new(&ip, 80, "C") };
+            from.register(place, &description, AT.now).unwrap();
+        }
+        for host in 10..20 {
+            let ip = format!("10.0.0.{host}");
+            from.deregister(place, Description::new(&ip, 80, "C").key, AT.now).unwrap();
+        }
+        for (dialect, part_bytes) in [(Dialect::Nacre, 60_000), (Dialect::Nacre, 1), (Dialect::Legacy, 1)] {
+            for part in outgoing(&from, "G@@s", None).parts(dialect, part_bytes) {
+                let mut bytes = Vec::new();
+                append(&mut bytes, &part, dialect, AT);
+                let is_close = part.bytes < 2 * bytes.len() + 1_000;
+                assert!(bytes.len() <= part.bytes && is_close, "{} of {}", bytes.len(), part.bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn who_loads_takes_a_part_with_the_longest_instance_whatever_is_set() {
+        let mut settings = crate::config::Settings::default();
+        settings.cluster.peer_max_body_bytes = 2 * BODY_BYTES;
+        for (metadata_bytes, name_bytes) in [(1 << 20, 512), (6 << 20, 8_192)] {
+            (settings.naming.max_metadata_bytes, settings.naming.max_name_bytes) =
+                (metadata_bytes, name_bytes);
+            let limits = Limits::from(&settings.naming);
+            let from = Registry::new(Arc::default(), limits).shared(AT);
+            let (ip, app) = ("\u{1}".repeat(name_bytes), "\u{2}".repeat(name_bytes));
+            let generator = ("preserved.instance.id.generator".into(), Some("y".repeat(metadata_bytes - 38)));
+            let metadata = crate::model::Metadata::from_entries([generator]);
+            assert_eq!(metadata.json().len(), metadata_bytes);
+            let description = Description { metadata, app: Some(&app), ..Description::new(&ip, 80, "C") };
+            from.register(Place { namespace: "public", name: "G@@s" }, &description, AT.now).unwrap();
+            let all = json::to_bytes(&ShownData {
+                data: &[outgoing(&from, "G@@s", None)],
+                dialect: Dialect::Nacre,
+                at: AT,
+            });
+            assert!(all.len() > 2 * metadata_bytes);
+            let mut pieces = crate::distro::pieces::Pieces::new(settings.most_peer_bytes());
+            pieces.push(&all).unwrap();
+            assert_eq!(pieces.take_skipped(), [""; 0]);
+        }
     }
 
     /// A service of 30 instances, of which some have gone, and its stamp.

@@ -27,7 +27,7 @@ impl Serialize for Named {
 impl<'de> Deserialize<'de> for Named {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        match text.split_once(SEPARATOR) {
+        match text.rsplit_once(SEPARATOR) {
             Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
                 Ok(Self(ServiceKey::new(namespace, name)))
             }

@@ -30,7 +30,10 @@ use crate::{
         clock::{Millis, Reading},
         json,
     },
-    cluster::{Address, Evidence, Peer, PeerError, Peers, View, behind_text, peer::MOST_UNREACHED},
+    cluster::{
+        Address, Evidence, Peer, PeerError, Peers, View, behind_text,
+        peer::{AllData, MOST_UNREACHED},
+    },
     model::{Registry, ServiceKey},
 };
 
@@ -48,6 +51,8 @@ enum ExchangeError {
     Pieces(#[from] PieceError),
     #[error("{}", behind_text(.0))]
     Clock(Duration),
+    #[error("nothing of what it has can be used")]
+    Nothing,
 }
 
 /// Bytes of what can't be read that a line shows.
@@ -64,20 +69,35 @@ fn is_of_data(status: StatusCode) -> bool {
 /// What has become of all data of a peer so far.
 #[derive(Debug, Default)]
 struct Loading {
-    /// Keys of services that are longer than one may be.
-    too_long: Vec<String>,
+    /// The key of a service that is longer than one may be, and how many more there are.
+    too_long: Option<(String, usize)>,
     /// Something of a service was taken, or could have been.
     any_good: bool,
     /// The highest stamp that is too far ahead of this node's clock, and the first words about one.
     ahead: Option<(u64, String)>,
     /// What else was wrong, first.
     fault: Option<String>,
+    /// Documents that couldn't be read.
+    unreadable: usize,
 }
+
+/// Documents of one answer that can't be read and are looked at piece by piece for what is good in them; further ones are left
+/// out as a whole.
+const MOST_UNREADABLE: usize = 1_000;
 
 impl Loading {
     /// Clocks of members that differ by more than this, in milliseconds, explain stamps that are a day ahead; and no less does, since
     /// stamps run ahead of their clocks by an hour at most.
     const FAR_MS: u64 = 12 * 60 * 60 * 1_000;
+
+    fn skipped(&mut self, keys: Vec<String>) {
+        for key in keys {
+            match &mut self.too_long {
+                Some((_, others)) => *others += 1,
+                None => self.too_long = Some((key, 0)),
+            }
+        }
+    }
 
     fn took(&mut self, outcome: &Outcome) {
         for fault in outcome.faults() {
@@ -89,7 +109,12 @@ impl Loading {
                 None => _ = self.fault.get_or_insert_with(|| fault.to_string()),
             }
         }
-        self.any_good |= outcome.taken.len() > outcome.halved.len();
+        self.any_good |= outcome.read > 0 || outcome.taken.len() > outcome.halved.len();
+    }
+
+    /// There was something, and none of it could be taken.
+    fn is_useless(&self) -> bool {
+        !self.any_good && (self.fault.is_some() || self.too_long.is_some())
     }
 
     /// By how much this node's clock is behind that of the peer, where that makes its data useless: all of them that there are,
@@ -164,7 +189,9 @@ impl Exchange {
         }
         let kind = match error {
             ExchangeError::Peer(error) => error.kind(),
-            ExchangeError::Answer(_) | ExchangeError::Pieces(_) => "unreadable answer",
+            ExchangeError::Answer(_) | ExchangeError::Pieces(_) | ExchangeError::Nothing => {
+                "unreadable answer"
+            }
             ExchangeError::Clock(_) => ANOTHER_TIME,
         };
         self.distro.note_failure(to, kind, &error.to_string());
@@ -180,6 +207,7 @@ impl Exchange {
             }
             Err(ExchangeError::Peer(PeerError::Starting)) => Loaded::Starting,
             Err(ExchangeError::Peer(PeerError::Forbidden(text))) => {
+                self.distro.0.cluster.forbidden(to);
                 self.distro.note_failure(to, "forbidden", &text);
                 Loaded::Unknown
             }
@@ -202,14 +230,8 @@ impl Exchange {
         if let Some(called) = all.called.take().filter(|called| !called.is_spelling_of(to)) {
             self.distro.0.cluster.is_another(to, called);
         }
-        let (mut pieces, mut loading) = (Pieces::new(self.peers.max_datum()), Loading::default());
-        while let Some(part) = all.next().await? {
-            for piece in pieces.push(&part)? {
-                self.take_some(to, &piece, asked, &mut loading);
-            }
-        }
-        loading.too_long.extend(pieces.take_skipped());
-        self.take_some(to, &pieces.end()?, asked, &mut loading);
+        let mut loading = Loading::default();
+        let end = self.take_all(to, &mut all, asked, &mut loading).await;
         let behind = loading.behind(all.wall_ms, self.at().wall_ms);
         if behind.is_none()
             && let Some((_, fault)) = loading.ahead.take()
@@ -217,7 +239,32 @@ impl Exchange {
             loading.fault.get_or_insert(fault);
         }
         self.note_left_out(to, &loading);
-        behind.map_or(Ok(()), |behind| Err(ExchangeError::Clock(behind)))
+        end?;
+        match behind {
+            Some(behind) => Err(ExchangeError::Clock(behind)),
+            None if loading.is_useless() => Err(ExchangeError::Nothing),
+            None => Ok(()),
+        }
+    }
+
+    /// The same, piece by piece.
+    async fn take_all(
+        &self,
+        to: &Address,
+        all: &mut AllData,
+        asked: Reading,
+        loading: &mut Loading,
+    ) -> Result<(), ExchangeError> {
+        let mut pieces = Pieces::new(self.peers.max_datum());
+        while let Some(part) = all.next().await? {
+            for piece in pieces.push(&part)? {
+                self.take_some(to, &piece, asked, loading);
+            }
+            loading.skipped(pieces.take_skipped());
+        }
+        loading.skipped(pieces.take_skipped());
+        self.take_some(to, &pieces.end()?, asked, loading);
+        Ok(())
     }
 
     /// Takes some of all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
@@ -233,24 +280,26 @@ impl Exchange {
                 loading.took(&outcome);
                 self.distro.send_better(from, &outcome);
             }
-            Err(error) => match Pieces::each(body) {
-                each if each.len() > 1 => {
+            Err(error) => {
+                loading.unreadable += 1;
+                let is_searched = loading.unreadable <= MOST_UNREADABLE;
+                let each = if is_searched { Pieces::each(body) } else { Vec::new() };
+                if each.len() > 1 {
                     each.iter().for_each(|one| self.take_some(from, one, asked, loading));
-                }
-                _ => {
+                } else {
                     let begin = String::from_utf8_lossy(&body[..body.len().min(SHOWN_OF_UNREADABLE)]);
                     loading.fault.get_or_insert_with(|| format!("{begin}: {error}"));
                 }
-            },
+            }
         }
     }
 
     fn note_left_out(&self, from: &Address, loading: &Loading) {
-        if let Some((first, others)) = loading.too_long.split_first() {
+        if let Some((first, others)) = &loading.too_long {
             let most = self.peers.max_datum();
-            let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+            let more = if *others == 0 { String::new() } else { format!(" and {others} more") };
             let reason = format!(
-                "{first}{more}: a single service has more than the {most} bytes of nacre.peer.max-body-bytes"
+                "{first}{more}: a single service has more than the {most} bytes that this node takes (nacre.peer.max-body-bytes)"
             );
             self.distro.note_failure(from, LEFT_OUT, &reason);
         }
@@ -422,8 +471,13 @@ impl Exchange {
         Ok(Answer::Done)
     }
 
-    /// Asks a member of 1.x for its lists; what it doesn't know any more has gone.
+    /// Asks a member of 1.x for its lists; what it doesn't know any more has gone. Keys are parted by commas, so one that has a
+    /// comma can't be asked for: it comes with the next change.
     async fn pull(&self, to: &Address, keys: Vec<ServiceKey>) -> Result<Answer<ServiceKey>, ExchangeError> {
+        let keys: Vec<ServiceKey> = keys.into_iter().filter(|key| !key.namespace.contains(',')).collect();
+        if keys.is_empty() {
+            return Ok(Answer::Done);
+        }
         let texts: Vec<String> = keys.iter().map(|key| key::of(key.place())).collect();
         let asked = self.at();
         let (body, at) = (self.peers.data(to, &texts).await?, self.at());
@@ -525,6 +579,8 @@ mod tests {
         assert_eq!(behind(&[&[2], &[0]], Some(2)), Some(2), "part of the list would be shown");
         assert_eq!(behind(&[&[2], &[0]], Some(0)), None, "a stamp is wrong");
         assert_eq!(behind(&[&[2, 0], &[0]], None), None);
+        assert_eq!(behind(&[&[2, 0]], None), None, "one instance of a service that is taken");
+        assert_eq!(behind(&[&[2, 0]], Some(2)), Some(2));
         assert_eq!(loading(&[&[2], &[0]]).fault, None, "it is told with the clocks, or by itself");
     }
 }

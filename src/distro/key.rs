@@ -26,11 +26,12 @@ pub enum Key<'a> {
     Broken,
 }
 
-/// Reads a key.
+/// Reads a key. No service's name has a `#`, so the last separator is the one that was put in; a namespace that was stored before
+/// such texts were refused may have more of them.
 #[must_use]
 pub fn read(key: &str) -> Key<'_> {
     let Some(rest) = key.strip_prefix(PREFIX) else { return Key::Other };
-    match rest.split_once(SEPARATOR) {
+    match rest.rsplit_once(SEPARATOR) {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
             Key::List(Place { namespace, name })
         }
@@ -47,6 +48,10 @@ mod tests {
         let place = Place { namespace: "public", name: "G@@s" };
         assert_eq!(of(place), "com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s");
         assert_eq!(read(&of(place)), Key::List(place));
+        for namespace in ["#", "a#", "a##b", "#a"] {
+            let place = Place { namespace, ..place };
+            assert_eq!(read(&of(place)), Key::List(place));
+        }
     }
 
     #[test]

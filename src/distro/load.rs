@@ -23,8 +23,9 @@ const FRESH_MS: u64 = 500;
 pub(super) const LEAST_COMPARING_MS: u64 = 1_000;
 /// Pause between two tries at one peer, in milliseconds.
 const RETRY_MS: u64 = 500;
-/// The same at one whose data are of another time: all of them come each time, and clocks aren't set right in moments.
-const CLOCK_RETRY_MS: u64 = 3_000;
+/// The same at one whose data are of another time, at first and after a while: all of them come each time, and clocks aren't set
+/// right in moments.
+const CLOCK_RETRY_MS: std::ops::RangeInclusive<u64> = 3_000..=30_000;
 /// How long such a peer may be silent before it counts as one that always was, in milliseconds: it has data, and a node
 /// without them would show empty lists.
 const CLOCK_SILENCE_MS: u64 = 60_000;
@@ -60,8 +61,8 @@ struct Asked {
     merged: Millis,
     /// When it last answered, or failed to.
     heard: Millis,
-    /// When it last told what is of another time.
-    of_another_time: Option<Millis>,
+    /// When it first and when it last told what is of another time.
+    of_another_time: Option<(Millis, Millis)>,
     /// How it answered when it was asked once more, last.
     anew: Option<Loaded>,
     /// It takes its time to answer, while what others have told grows old.
@@ -168,7 +169,8 @@ impl Load {
         }
         peer.heard = now;
         if outcome == Loaded::OfAnotherTime {
-            peer.of_another_time = Some(now);
+            let first = peer.of_another_time.map_or(now, |(first, _)| first);
+            peer.of_another_time = Some((first, now));
         }
         if asked < peer.asked {
             if is_merged {
@@ -183,7 +185,11 @@ impl Load {
         let last = peer.last.filter(|last| *last == Loaded::Merged).unwrap_or(outcome);
         let anew = self.again.map(|_| outcome);
         let is_slow = peer.is_slow || anew.is_some() && now.since(asked) > FRESH_MS;
-        let pause_ms = if outcome == Loaded::OfAnotherTime { CLOCK_RETRY_MS } else { RETRY_MS };
+        // It doubles.
+        let of_another_time = peer.of_another_time.filter(|_| outcome == Loaded::OfAnotherTime);
+        let pause_ms = of_another_time.map_or(RETRY_MS, |(first, _)| {
+            now.since(first).clamp(*CLOCK_RETRY_MS.start(), *CLOCK_RETRY_MS.end())
+        });
         let (next, unanswered) = (now.plus(pause_ms), 0);
         *peer = Asked { last: Some(last), under_way: false, next, unanswered, anew, is_slow, ..*peer };
     }
@@ -238,7 +244,7 @@ impl Load {
         }
         let silent = now.since(self.began) >= SILENCE_MS;
         let has_answered =
-            |asked: &Asked| asked.of_another_time.is_some_and(|at| now.since(at) < CLOCK_SILENCE_MS);
+            |asked: &Asked| asked.of_another_time.is_some_and(|(_, at)| now.since(at) < CLOCK_SILENCE_MS);
         self.peers.values().all(|asked| match asked.last {
             Some(Loaded::Refused | Loaded::Failed | Loaded::OfAnotherTime) if has_answered(asked) => false,
             Some(Loaded::Starting | Loaded::Merged) => true,
@@ -268,7 +274,7 @@ impl Load {
         let unknown = self.peers.values().filter(|asked| asked.last == Some(Loaded::Unknown));
         let ends = ends.chain(unknown.map(|asked| asked.heard.plus(SILENCE_MS)));
         let clocks = self.peers.values().filter_map(|asked| asked.of_another_time);
-        let ends = ends.chain(clocks.map(|at| at.plus(CLOCK_SILENCE_MS)));
+        let ends = ends.chain(clocks.map(|(_, at)| at.plus(CLOCK_SILENCE_MS)));
         let ends = ends.chain(fresh).filter(|end| *end > now);
         tries.map(|asked| asked.next).chain(ends).min()
     }
@@ -326,17 +332,17 @@ mod tests {
     fn peers_whose_data_are_of_another_time_are_waited_for_while_they_answer() {
         let mut load = load(2);
         answer(&mut load, 2, Loaded::Refused, 1_001);
-        let mut now = 1_001;
-        while now < 600_000 {
+        let (mut now, mut last) = (1_001, 0);
+        for pause in [3_000, 3_000, 6_000, 12_000, 24_000, 30_000, 30_000, 30_000] {
             answer(&mut load, 1, Loaded::OfAnotherTime, now);
-            assert!(!is_done(&mut load, now + 2_999));
-            now += 3_000;
+            assert!(!is_done(&mut load, now + pause - 1));
+            (now, last) = (now + pause, now);
             assert_eq!(load.peers[&address(1)].next, Millis(now));
             load.take(Millis(now));
         }
         // It isn't one that never said anything when an answer fails to come.
         answer(&mut load, 1, Loaded::Failed, now);
-        let until = now - 3_000 + 60_000;
+        let until = last + 60_000;
         assert!(!is_done(&mut load, until - 1));
         assert!(load.next(Millis(until - 1)).is_some_and(|next| next <= Millis(until)));
         answer(&mut load, 1, Loaded::Refused, until - 1);

@@ -20,6 +20,7 @@ use crate::{
     base::{
         burst::Burst,
         clock::{Clock, Millis},
+        mutant::{self, Mutant},
     },
     distro::{Distro, Settled},
     model::{
@@ -175,16 +176,17 @@ impl Sweeper {
     pub fn finds_silent(&self, service: &Service, now: Millis) -> bool {
         let (state, grace) = (service.state(), service.grace_until());
         let is_silent = |instance: &Instance| self.verdict(instance, now, grace) != Verdict::Stays;
-        let mut silent = state.ephemeral.iter().filter(|instance| is_silent(instance));
-        silent.any(|instance| {
-            // Beats that went on to a former owner are this node's own to know.
-            instance.count_overheard();
-            is_silent(instance)
-        })
+        state.ephemeral.iter().any(|instance| is_silent(instance))
     }
 
+    /// Beats that went on to a former owner are this node's own to know: they count before anybody is taken for silent.
     fn verdict(&self, instance: &Instance, now: Millis, grace: Millis) -> Verdict {
-        match judge(instance, now, grace) {
+        let mut verdict = judge(instance, now, grace);
+        if verdict != Verdict::Stays && !mutant::is(Mutant::LostGrace) {
+            instance.count_overheard();
+            verdict = judge(instance, now, grace);
+        }
+        match verdict {
             Verdict::Gone if !self.may_remove && instance.healthy() => Verdict::Unhealthy,
             Verdict::Gone if !self.may_remove => Verdict::Stays,
             verdict => verdict,
@@ -482,5 +484,25 @@ mod tests {
         clock.advance(60_000);
         assert_eq!(swept(&sweeper), [false]);
         assert_eq!(swept(&sweeper), [false]);
+    }
+
+    #[test]
+    fn what_was_overheard_counts_for_all_whoever_else_is_silent() {
+        let clock = Clock::set(0);
+        let sweeper = sweeper(&clock);
+        let after = |ms| clock.now().plus(ms);
+        for ip in ["a", "b", "c", "d"] {
+            sweeper.registry.register(PLACE, &Description::new(ip, 80, "C"), clock.now()).unwrap();
+        }
+        let service = sweeper.registry.get(PLACE).unwrap();
+        // The beats of b and d went on to another node, those of d until after the members were asked.
+        let asked = after(31_000);
+        service.overhear(&Description::new("b", 80, "C").key, after(17_000));
+        assert!(sweeper.finds_silent(&service, asked));
+        service.overhear(&Description::new("d", 80, "C").key, after(31_500));
+        sweeper.expire(&service, asked, after(34_000));
+        let state = service.state();
+        let left: Vec<(&str, bool)> = state.ephemeral.iter().map(|one| (one.ip(), one.healthy())).collect();
+        assert_eq!(left, [("b", true), ("d", true)]);
     }
 }

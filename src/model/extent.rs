@@ -3,11 +3,14 @@
 //! Pure. Parts are ranges of the order of instances, so that each of them may say of its own range that it is all, and
 //! nobody has to remember the other parts.
 
-use std::cmp::Ordering;
+use std::{
+    ops::Bound::{Excluded, Unbounded},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
-use super::{InstanceKey, Shown, State, key::compare};
+use super::{Gone, Instance, InstanceKey, Instances, Shown, State, instance::Mark, key::compare};
 
 /// Of which instances the entries that a member tells are all that it knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +25,21 @@ pub enum Extent {
 }
 
 impl Extent {
+    /// Those of `instances` whose keys it holds, in their order; goes through no others.
+    pub(super) fn among<'i>(&self, instances: &'i Instances) -> impl Iterator<Item = &'i Arc<Instance>> {
+        let (holds, range) = match self {
+            Self::News => (false, None),
+            Self::Whole => (true, None),
+            Self::Within(range) => (true, Some(range)),
+        };
+        let after = range.and_then(|range| range.after.as_ref());
+        let begin = after.map_or(Unbounded, |after| Excluded(after.key()));
+        let behind = holds.then(|| instances.range((begin, Unbounded)));
+        let to = range.and_then(|range| range.to.as_ref());
+        let is_within = move |key: InstanceKey<'_>| to.is_none_or(|to| compare(&key, &to.key()).is_le());
+        behind.into_iter().flatten().take_while(move |instance| is_within(instance.key()))
+    }
+
     /// Whether the instance with this key would have been told of, if it were known.
     #[must_use]
     pub fn holds(&self, key: &InstanceKey<'_>) -> bool {
@@ -30,13 +48,6 @@ impl Extent {
             Self::Whole => true,
             Self::Within(range) => range.holds(key),
         }
-    }
-}
-
-impl From<bool> for Extent {
-    /// Of all, or of none.
-    fn from(complete: bool) -> Self {
-        if complete { Self::Whole } else { Self::News }
     }
 }
 
@@ -80,42 +91,82 @@ impl Range {
     }
 }
 
+/// What is told of the instances of a range, and held for it: the service may go on meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Slice {
+    /// Of which instances.
+    pub range: Range,
+    /// How many bytes they have, as whoever cut it measures them.
+    pub bytes: usize,
+    alive: Vec<Arc<Instance>>,
+    gone: Vec<Arc<Gone>>,
+}
+
+impl Slice {
+    /// Those that are there, in the order of their keys, each with what it shows now.
+    pub fn alive(&self) -> impl Iterator<Item = (&Instance, Mark)> {
+        self.alive.iter().map(|instance| (&**instance, instance.mark()))
+    }
+
+    /// Those that are gone, in the order of their keys.
+    pub fn gone(&self) -> impl Iterator<Item = &Gone> {
+        self.gone.iter().map(|gone| &**gone)
+    }
+}
+
+/// One instance that is there or gone, shared.
+enum Held<'a> {
+    Alive(&'a Arc<Instance>),
+    Gone(&'a Arc<Gone>),
+}
+
+impl Held<'_> {
+    fn shown(&self) -> Shown<'_> {
+        match self {
+            Self::Alive(instance) => Shown::Alive(instance, instance.mark()),
+            Self::Gone(gone) => Shown::Gone(gone),
+        }
+    }
+}
+
 impl State {
-    /// Cuts what [`State::entries`] gives into ranges whose entries have at most so many bytes by `bytes_of`, or are but one;
-    /// together they hold every key. One range where all fits.
+    /// Cuts what [`State::entries`] gives into slices that have at most so many bytes by `bytes_of`, or are but one entry;
+    /// their ranges together hold every key. One slice where all fits. Goes through the instances once.
     pub fn cut(
         &self,
         newer_than: Option<u64>,
         most_bytes: usize,
         bytes_of: impl Fn(&Shown<'_>) -> usize,
-    ) -> Vec<Range> {
-        let all: usize = self.entries(newer_than).map(|entry| bytes_of(&entry)).sum();
-        let (mut ranges, mut after) = (Vec::new(), None);
-        if all > most_bytes {
-            let (mut bytes, mut last): (usize, Option<Shown<'_>>) = (0, None);
-            for entry in self.sorted_entries(newer_than) {
-                let more = bytes_of(&entry);
-                if let Some(last) = last.filter(|_| bytes + more > most_bytes) {
-                    let to = Some(Bound::of(&last.key()));
-                    ranges.push(Range { after: std::mem::replace(&mut after, to.clone()), to });
-                    bytes = 0;
-                }
-                bytes += more;
-                last = Some(entry);
+    ) -> Vec<Slice> {
+        let (mut slices, mut slice, mut last) = (Vec::new(), Slice::default(), None::<Held<'_>>);
+        for held in self.sorted(newer_than) {
+            let more = bytes_of(&held.shown());
+            if let Some(last) = last.filter(|_| slice.bytes.saturating_add(more) > most_bytes) {
+                let to = Some(Bound::of(&last.shown().key()));
+                slice.range.to.clone_from(&to);
+                let next = Slice { range: Range { after: to, to: None }, ..Slice::default() };
+                slices.push(std::mem::replace(&mut slice, next));
             }
+            slice.bytes = slice.bytes.saturating_add(more);
+            match held {
+                Held::Alive(instance) => slice.alive.push(Arc::clone(instance)),
+                Held::Gone(gone) => slice.gone.push(Arc::clone(gone)),
+            }
+            last = Some(held);
         }
-        ranges.push(Range { after, to: None });
-        ranges
+        slices.push(slice);
+        slices
     }
 
     /// What [`State::entries`] gives in the order of keys.
-    fn sorted_entries(&self, newer_than: Option<u64>) -> impl Iterator<Item = Shown<'_>> {
-        let is_newer = move |entry: &Shown<'_>| newer_than.is_none_or(|stamp| entry.stamp() > stamp);
-        let alive = self.ephemeral.iter().map(|instance| Shown::Alive(instance, instance.mark()));
-        let mut alive = alive.filter(is_newer).peekable();
-        let mut gone = self.gone.iter().map(Shown::Gone).filter(is_newer).peekable();
+    fn sorted(&self, newer_than: Option<u64>) -> impl Iterator<Item = Held<'_>> {
+        let is_newer = move |held: &Held<'_>| newer_than.is_none_or(|stamp| held.shown().stamp() > stamp);
+        let mut alive = self.ephemeral.iter().map(Held::Alive).filter(is_newer).peekable();
+        let mut gone = self.gone.shared().map(Held::Gone).filter(is_newer).peekable();
         std::iter::from_fn(move || match (alive.peek(), gone.peek()) {
-            (Some(one), Some(other)) if compare(&one.key(), &other.key()) == Ordering::Greater => gone.next(),
+            (Some(one), Some(other)) if compare(&one.shown().key(), &other.shown().key()).is_gt() => {
+                gone.next()
+            }
             (Some(_), _) => alive.next(),
             (None, _) => gone.next(),
         })
@@ -124,8 +175,6 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{
         base::clock::{Millis, Reading},
@@ -151,18 +200,29 @@ mod tests {
         }
         let state = registry.get(PLACE).unwrap().state();
         for (most, count) in [(0, 10), (1, 10), (3, 4), (9, 2), (10, 1), (99, 1)] {
-            let ranges = state.cut(None, most, |_| 1);
-            assert_eq!(ranges.len(), count, "{most}");
+            let slices = state.cut(None, most, |_| 1);
+            assert_eq!(slices.len(), count, "{most}");
             for ip in ips.iter().map(String::as_str).chain(["0", "10.0.0.45", "z"]) {
-                assert_eq!(ranges.iter().filter(|range| range.holds(&key(ip))).count(), 1, "{ip}");
+                assert_eq!(slices.iter().filter(|slice| slice.range.holds(&key(ip))).count(), 1, "{ip}");
             }
-            for range in &ranges {
-                let held = state.entries(None).filter(|entry| range.holds(&entry.key())).count();
-                assert!(held <= most.max(1), "{held} of {most}");
+            for slice in &slices {
+                let alive = slice.alive().map(|(instance, _)| instance.key().text());
+                let told: Vec<_> = alive.chain(slice.gone().map(|gone| gone.key().text())).collect();
+                let all = state.entries(None).filter(|entry| slice.range.holds(&entry.key()));
+                assert_eq!(told, all.map(|entry| entry.key().text()).collect::<Vec<_>>());
+                assert!(told.len() <= most.max(1) && slice.bytes == told.len(), "{told:?} of {most}");
+                let extent = Extent::Within(slice.range.clone());
+                let among: Vec<_> =
+                    extent.among(&state.ephemeral).map(|instance| instance.key().text()).collect();
+                assert_eq!(among, told[..slice.alive().count()]);
             }
         }
+        let upside_down = Range { after: Some(Bound::of(&key(&ips[6]))), to: Some(Bound::of(&key(&ips[2]))) };
+        assert_eq!(Extent::Within(upside_down).among(&state.ephemeral).count(), 0);
+        assert_eq!(Extent::News.among(&state.ephemeral).count(), 0);
+        assert_eq!(Extent::Whole.among(&state.ephemeral).count(), 7);
         let news = state.cut(Some(state.highest_stamp - 1), 0, |_| 1);
-        assert_eq!(news.len(), 1, "one thing is newer");
+        assert_eq!((news.len(), news[0].bytes), (1, 1), "one thing is newer");
     }
 
     #[test]
@@ -172,6 +232,6 @@ mod tests {
         let held = |extent: Extent| ["a", "b", "c", "d", "e"].map(|ip| extent.holds(&key(ip)));
         assert_eq!(held(Extent::Within(range.clone())), [false, false, true, true, false]);
         assert_eq!(held(Extent::Within(Range { after: None, ..range })), [true, true, true, true, false]);
-        assert_eq!((held(true.into()), held(false.into())), ([true; 5], [false; 5]));
+        assert_eq!((held(Extent::Whole), held(Extent::News)), ([true; 5], [false; 5]));
     }
 }

@@ -121,7 +121,12 @@ impl Tombstones {
 
     /// All of them, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = &Gone> {
-        self.0.iter().map(|gone| &*gone.0)
+        self.shared().map(|gone| &**gone)
+    }
+
+    /// The same, to be kept.
+    pub(super) fn shared(&self) -> impl Iterator<Item = &Arc<Gone>> {
+        self.0.iter().map(|gone| &gone.0)
     }
 
     /// How many there are.

@@ -1,7 +1,7 @@
 //! One instance: an address in a cluster, and what is known of it.
 //!
-//! Pure. The description never changes, a new one takes its place; only the last beat's time and, in one cell, health
-//! and stamp change inside, so that a beat copies nothing. Source: Nacos 1.4.8 naming module, instance; compat files
+//! Pure. The description never changes, a new one takes its place; only, in one cell, what was heard of its
+//! client and, in another, health and stamp change inside, so that a beat copies nothing. Source: Nacos 1.4.8 naming module, instance; compat files
 //! `instance-register`, `instance-ids`, `beat`.
 
 use std::{
@@ -656,5 +656,13 @@ mod tests {
         assert_eq!(known(&next), (30_000, 30_000));
         next.overhear(Millis(30_000 + (1 << 40)));
         assert_eq!(known(&next), (30_000, 30_000 + ((1 << 20) - 1) * 1_000));
+    }
+
+    #[test]
+    fn an_instance_names_itself_as_the_texts_of_v1_do() {
+        let described = Description { weight: 2.0, ..Description::new("10.0.0.2", 80, "DEFAULT") };
+        let instance = Instance::new(described, InstanceId::Simple, Millis(1));
+        assert_eq!(instance.describe(), "10.0.0.2:80:unknown:DEFAULT_2.0_true_false_DEFAULT");
+        assert_eq!(instance.id_text("G@@s").as_deref(), Some("10.0.0.2#80#DEFAULT#G@@s"));
     }
 }

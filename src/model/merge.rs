@@ -84,11 +84,10 @@ impl Registry {
         &self,
         place: Place<'_>,
         mut entries: Vec<Entry>,
-        extent: impl Into<Extent>,
+        extent: &Extent,
         judge: Judge,
         now: Millis,
     ) -> Result<Merged, NameError> {
-        let extent = extent.into();
         entries.sort_by(|one, other| compare(&one.key(), &other.key()));
         if let Some(highest) = entries.iter().map(Entry::stamp).max() {
             self.follow_stamp(highest, now);
@@ -99,13 +98,13 @@ impl Registry {
                 None if !entries.iter().any(|entry| self.is_worth_a_service(entry, judge, now)) => {
                     return Ok(Merged::default());
                 }
-                None => self.get_or_make(place, Default::default, now)?,
+                None => self.get_or_make_told(place, now)?,
             };
             let written = self.write(&service, now, |draft| {
                 let before = draft.highest_stamp;
                 let merging =
                     Merging { registry: self, draft, judge, now, before, merged: Merged::default() };
-                merging.run(std::mem::take(&mut entries), &extent)
+                merging.run(std::mem::take(&mut entries), extent)
             });
             // Where it was removed meanwhile, nothing has been taken out of `entries`.
             if let Ok(merged) = written {
@@ -147,7 +146,7 @@ impl Registry {
         now: Millis,
     ) -> Result<Replaced, NameError> {
         loop {
-            let service = self.get_or_make(place, Default::default, now)?;
+            let service = self.get_or_make_told(place, now)?;
             let written = self.write(&service, now, |draft| {
                 let mut taking = Taking { registry: self, draft, now, replaced: Replaced::default() };
                 if owner_here {
@@ -210,10 +209,8 @@ impl Merging<'_> {
     /// The fault of [`Mutant::AbsenceRemoves`].
     #[cold]
     fn remove_absent(&mut self, entries: &[Entry], extent: &Extent) {
-        for ours in &self.draft.ephemeral().clone() {
-            if extent.holds(&ours.key())
-                && !entries.iter().any(|entry| compare(&entry.key(), &ours.key()).is_eq())
-            {
+        for ours in extent.among(&self.draft.ephemeral().clone()) {
+            if !entries.iter().any(|entry| compare(&entry.key(), &ours.key()).is_eq()) {
                 let stamp = self.draft.own_stamp();
                 self.draft.bury(Gone::of(&ours.key(), stamp, self.now, Cause::Left));
             }
@@ -224,11 +221,11 @@ impl Merging<'_> {
     /// unless it is about to go from here: its owner must hear of it to remove it for all.
     fn lacks_ours(&self, entries: &[Entry], extent: &Extent) -> bool {
         let mut entries = entries.iter().peekable();
-        self.draft.ephemeral().iter().any(|ours| {
+        extent.among(self.draft.ephemeral()).any(|ours| {
             while entries.next_if(|entry| compare(&entry.key(), &ours.key()) == Ordering::Less).is_some() {}
             let told = entries.peek().is_some_and(|entry| compare(&entry.key(), &ours.key()).is_eq());
-            let is_lacking = !told && extent.holds(&ours.key());
-            is_lacking && !(self.judge == Judge::Here && self.registry.is_too_old(ours, self.now))
+            let is_about_to_go = || self.judge == Judge::Here && self.registry.is_too_old(ours, self.now);
+            !told && !is_about_to_go()
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{
-    Entry, Gone, Instance, InstanceKey, Limits, Place, Registry, Service,
+    Entry, Extent, Gone, Instance, InstanceKey, Limits, Place, Registry, Service,
     change::Changes,
     gone::Cause,
     instance::{Description, InstanceId},
@@ -39,7 +39,8 @@ impl Node {
     }
 
     fn merge(&self, entries: Vec<Entry>, complete: bool) -> Merged {
-        self.registry.merge(PLACE, entries, complete, Judge::Another, NOW).unwrap()
+        let extent = if complete { Extent::Whole } else { Extent::News };
+        self.registry.merge(PLACE, entries, &extent, Judge::Another, NOW).unwrap()
     }
 
     fn register(&self, ip: &str, weight: f64) {
@@ -200,7 +201,7 @@ fn nothing_worth_remembering_makes_no_service() {
     node.registry.set_expires(false);
     assert_eq!(node.merge(vec![silent("a", 5, 30_001)], true), Merged { changed: true, ..MERGED });
     let alone = Registry::new(Arc::default(), Limits::default());
-    assert_eq!(alone.merge(PLACE, vec![left("a", 5)], true, Judge::Another, NOW), Ok(MERGED));
+    assert_eq!(alone.merge(PLACE, vec![left("a", 5)], &Extent::Whole, Judge::Another, NOW), Ok(MERGED));
     assert!(alone.is_empty());
 }
 
@@ -220,7 +221,8 @@ fn what_has_been_silent_for_too_long_is_not_taken_anew_but_kept_where_it_is() {
 
 #[test]
 fn what_the_owner_has_is_taken_however_long_it_has_been_silent() {
-    let merge = |node: &Node, told| node.registry.merge(PLACE, told, true, Judge::Teller, NOW).unwrap();
+    let merge =
+        |node: &Node, told| node.registry.merge(PLACE, told, &Extent::Whole, Judge::Teller, NOW).unwrap();
     let (copy, other) = (Node::new(5_000), Node::new(5_000));
     assert_eq!(merge(&copy, vec![silent("a", 5, 90_000)]), Merged { changed: true, ..MERGED });
     assert_eq!(copy.shown(), ["a 5 1.0 true"]);
@@ -238,7 +240,7 @@ fn what_has_been_silent_for_too_long_is_removed_for_all_by_the_owner() {
     copy.merge(vec![alive("a", 5_007)], true);
     copy.service().state().ephemeral.get(&key("a")).unwrap();
     let told = vec![silent("a", 5_007, 30_001), silent("b", 6, 30_000)];
-    let merged = owner.registry.merge(PLACE, told, true, Judge::Here, NOW).unwrap();
+    let merged = owner.registry.merge(PLACE, told, &Extent::Whole, Judge::Here, NOW).unwrap();
     assert_eq!(merged, Merged { changed: true, ..MERGED });
     assert_eq!(owner.shown(), ["b 6 1.0 true", "a 5008 silent"]);
     assert_eq!(owner.reports(), (1, 1), "peers are told");
@@ -254,7 +256,7 @@ fn what_the_owner_removes_for_a_silence_that_it_is_told_of_ends_no_later_writing
     let (owner, copy) = (Node::new(5_000), Node::new(5_000));
     copy.merge(vec![left("a", 5_005), alive("b", 5_005)], true);
     let told = vec![silent("a", 5_001, 30_001), silent("b", 5_001, 30_001)];
-    owner.registry.merge(PLACE, told, true, Judge::Here, NOW).unwrap();
+    owner.registry.merge(PLACE, told, &Extent::Whole, Judge::Here, NOW).unwrap();
     assert_eq!(owner.shown(), ["a 5002 silent", "b 5002 silent"]);
     copy.merge(owner.entries(None), false);
     assert_eq!(copy.shown(), ["b 5005 1.0 true", "a 5005 left"]);
@@ -435,7 +437,7 @@ fn what_a_newcomer_calls_silent_stays_until_somebody_else_does_so_and_what_left_
     node.merge(vec![alive("a", 3), alive("b", 3), alive("c", 3)], true);
     node.service().state().ephemeral.get(&key("a")).unwrap().beat(NOW.minus(36_000));
     let told = vec![expired("a", 9_000), left("b", 9_000), expired("c", 9_000), expired("d", 9_000)];
-    let merge = |told, judge| node.registry.merge(PLACE, told, true, judge, NOW).unwrap();
+    let merge = |told, judge| node.registry.merge(PLACE, told, &Extent::Whole, judge, NOW).unwrap();
     assert_eq!(merge(told, Judge::Nobody), Merged { changed: true, refuted: true, ..MERGED });
     assert_eq!(node.shown(), ["a 3 1.0 true", "c 9001 1.0 true", "b 9000 left", "d 9000 silent"]);
     let told = vec![expired("a", 9_000), alive("c", 9_001)];
@@ -459,7 +461,7 @@ fn what_a_complete_datum_lacks_is_told_to_its_sender() {
         instance.beat(NOW.minus(30_001));
     }
     assert!(node.merge(vec![], true).ours_is_newer, "the owner must hear of it to remove it");
-    let merged = node.registry.merge(PLACE, vec![], true, Judge::Here, NOW).unwrap();
+    let merged = node.registry.merge(PLACE, vec![], &Extent::Whole, Judge::Here, NOW).unwrap();
     assert!(!merged.ours_is_newer, "what is about to go from here is not worth a word");
     assert_eq!(node.shown().len(), 4);
 }
@@ -473,7 +475,7 @@ fn an_instance_that_can_not_be_is_left_out() {
     assert_eq!(node.shown(), ["a 3 1.0 true", "c 3 1.0 true"]);
     let place = Place { name: "G@@/", ..PLACE };
     assert!(matches!(
-        node.registry.merge(place, vec![alive("a", 3)], true, Judge::Another, NOW),
+        node.registry.merge(place, vec![alive("a", 3)], &Extent::Whole, Judge::Another, NOW),
         Err(NameError::Characters(_))
     ));
     assert_eq!(node.registry.len(), 1);
@@ -516,8 +518,8 @@ fn stamps_of_all_services_go_on_from_the_highest_that_a_member_gave() {
     node.merge(vec![alive("b", 65_000), alive("c", 7)], false);
     assert_eq!(node.registry.stamps_ahead_ms(NOW), 60_000);
     let other = Place { namespace: "public", name: "G@@other" };
-    node.registry.register(other, &Description::new("x", 80, "C"), NOW.plus(400)).unwrap();
-    assert_eq!(node.registry.get(other).unwrap().state().highest_stamp, 65_396);
+    node.registry.register(other, &Description::new("x", 80, "C"), NOW.plus(4_000)).unwrap();
+    assert_eq!(node.registry.get(other).unwrap().state().highest_stamp, 68_996);
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub const DEFAULT_CLUSTER: &str = "DEFAULT";
 /// Where a service lives: its namespace and its grouped name (`group@@service`).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceKey {
-    /// Namespace id; any text but one with `##` in it.
+    /// Namespace id; any text but one with `##` in it, or `#` at its end.
     pub namespace: Arc<str>,
     /// `group@@service`.
     pub name: Arc<str>,
@@ -83,8 +83,8 @@ pub enum NameError {
         /// The limit.
         limit: usize,
     },
-    /// `##` in a namespace id: keys of the peer protocol are built with it.
-    #[error("Param 'namespaceId' is illegal, it can't contain '##', current: {0}")]
+    /// `##` in a namespace id, or `#` at its end: keys of the peer protocol are cut at their first `##`.
+    #[error("Param 'namespaceId' is illegal, it can't contain '##' or end with '#', current: {0}")]
     Namespace(String),
 }
 
@@ -127,7 +127,7 @@ pub fn check_creatable(namespace: &str, name: &str, limits: &Limits) -> Result<(
         return Err(NameError::Characters(name.into()));
     }
     limits.check_name("serviceName", name)?;
-    if namespace.contains("##") {
+    if namespace.contains("##") || namespace.ends_with('#') {
         return Err(NameError::Namespace(namespace.into()));
     }
     Ok(limits.check_name("namespaceId", namespace)?)
@@ -184,7 +184,11 @@ mod tests {
     fn what_is_made_has_no_empty_part_and_a_bounded_length() {
         let limits = &Limits { name_bytes: 512, ..Limits::default() };
         assert_eq!(check_creatable("public", "g@@@@x", limits), Err(NameError::EmptyPart("g@@@@x".into())));
-        assert_eq!(check_creatable("a##b", "g@@x", limits), Err(NameError::Namespace("a##b".into())));
+        for namespace in ["a##b", "a#", "#"] {
+            let refused = Err(NameError::Namespace(namespace.into()));
+            assert_eq!(check_creatable(namespace, "g@@x", limits), refused);
+        }
+        assert_eq!(check_creatable("#a#b", "g@@x", limits), Ok(()));
         let too_long = |what, bytes| Err(TooLong { what, limit: 512, bytes }.into());
         let long = format!("g@@{}", "a".repeat(600));
         assert_eq!(check_creatable("public", &long, limits), too_long("serviceName", 603));

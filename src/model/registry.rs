@@ -172,6 +172,15 @@ impl Registry {
         Ok(self.get_or_insert(place, definition, now))
     }
 
+    /// The same for what members tell: of the services that they have made there is no line.
+    pub(super) fn get_or_make_told(&self, place: Place<'_>, now: Millis) -> Result<Arc<Service>, NameError> {
+        if let Some(service) = self.get(place) {
+            return Ok(service);
+        }
+        self.check_creatable(place)?;
+        Ok(self.insert(place, Definition::default(), now).0)
+    }
+
     fn get_or_insert(
         &self,
         place: Place<'_>,
@@ -181,20 +190,27 @@ impl Registry {
         if let Some(service) = self.get(place) {
             return service;
         }
+        let (service, is_new) = self.insert(place, definition(), now);
+        if is_new && self.logs.load(Ordering::Relaxed) {
+            match self.lines.pass(Instant::now()) {
+                Some(unlogged) => tracing::info!(service = %service.key, unlogged, "service made"),
+                None => tracing::debug!(service = %service.key, "service made"),
+            }
+        }
+        service
+    }
+
+    /// The service there, and whether it wasn't there before.
+    fn insert(&self, place: Place<'_>, definition: Definition, now: Millis) -> (Arc<Service>, bool) {
         let highest_stamp = self.highest_stamp_removed.load(Ordering::Acquire);
-        let new = Service::with_stamps_above(highest_stamp, place.to_key(), definition(), now);
+        let new = Service::with_stamps_above(highest_stamp, place.to_key(), definition, now);
         let services = self.services.pin();
         let service = services.get_or_insert(new.key.clone(), Arc::clone(&new));
-        if Arc::ptr_eq(service, &new) {
-            if self.logs.load(Ordering::Relaxed) {
-                match self.lines.pass(Instant::now()) {
-                    Some(unlogged) => tracing::info!(service = %new.key, unlogged, "service made"),
-                    None => tracing::debug!(service = %new.key, "service made"),
-                }
-            }
+        let is_new = Arc::ptr_eq(service, &new);
+        if is_new {
             self.changes.made(&new);
         }
-        Arc::clone(service)
+        (Arc::clone(service), is_new)
     }
 
     /// Checks whether a service could be made at `place`.

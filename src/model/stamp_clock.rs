@@ -15,8 +15,9 @@ use crate::base::{
 /// It follows a stamp that is ahead of the own clock by this at most, in milliseconds. Members take stamps that are ahead by a
 /// day, so where no two clocks differ by more than the rest of it, all take what is stamped here.
 const MOST_FOLLOWED_MS: i64 = 60 * 60 * 1_000;
-/// Of what it is ahead by it loses a millisecond in so many: a second in less than two minutes.
-const LOSES_ONE_IN: i64 = 100;
+/// While it is ahead it loses a millisecond in so many: a second in a quarter of an hour, an hour in forty days. By that much it
+/// falls behind a faster clock that it doesn't hear.
+const LOSES_ONE_IN: i64 = 1_000;
 
 /// See the module; shared by all writers.
 #[derive(Debug)]
@@ -33,9 +34,11 @@ impl StampClock {
         Self { own_ms: AtomicI64::new(offset_ms(at)), followed_ms: AtomicI64::new(i64::MIN) }
     }
 
-    /// The node's clocks show this now: somebody may have put the wall clock right. Stamps of a service never go back with it.
+    /// The node's clocks show this now: somebody may have put the wall clock right. Stamps of a service never go back with it; what
+    /// is followed goes back to what may be followed by that clock.
     pub fn read(&self, at: Reading) {
         self.own_ms.store(offset_ms(at), Relaxed);
+        self.followed_ms.fetch_min(self.furthest(at.now).saturating_sub(slow(at.now)), Relaxed);
     }
 
     /// A member has given this stamp.
@@ -43,7 +46,7 @@ impl StampClock {
         if mutant::is(Mutant::StampsUnfollowed) {
             return;
         }
-        let followed_ms = signed(stamp).min(self.own(now).saturating_add(MOST_FOLLOWED_MS)) - slow(now);
+        let followed_ms = signed(stamp).min(self.furthest(now)) - slow(now);
         // What isn't ahead is by far the most, and all writers read the cell.
         if followed_ms > self.followed_ms.load(Relaxed) && signed(stamp) > self.own(now) {
             self.followed_ms.fetch_max(followed_ms, Relaxed);
@@ -58,6 +61,10 @@ impl StampClock {
     /// By how many milliseconds it is ahead of the node's own clock.
     pub fn ahead_ms(&self, now: Millis) -> i64 {
         self.followed(now).saturating_sub(self.own(now)).max(0)
+    }
+
+    fn furthest(&self, now: Millis) -> i64 {
+        self.own(now).saturating_add(MOST_FOLLOWED_MS)
     }
 
     fn own(&self, now: Millis) -> i64 {
@@ -110,14 +117,14 @@ mod tests {
     fn it_goes_on_from_a_stamp_that_is_ahead_and_loses_that_slowly() {
         let clock = clock();
         clock.follow(1_796_000_600_000, START);
-        assert_eq!(clock.least_stamp(after(400)), 1_796_000_600_396);
-        assert_eq!(clock.ahead_ms(after(100_000)), 599_000);
-        clock.follow(1_796_000_300_000, after(100_000));
-        assert_eq!(clock.ahead_ms(after(100_000)), 599_000, "an older one says nothing");
-        clock.follow(1_796_000_700_000, after(100_000));
-        assert_eq!(clock.ahead_ms(after(100_000)), 600_000);
-        assert_eq!(clock.ahead_ms(after(70_000_000)), 0);
-        assert_eq!(clock.least_stamp(after(70_000_000)), 1_796_070_000_000);
+        assert_eq!(clock.least_stamp(after(4_000)), 1_796_000_603_996);
+        assert_eq!(clock.ahead_ms(after(1_000_000)), 599_000);
+        clock.follow(1_796_001_300_000, after(1_000_000));
+        assert_eq!(clock.ahead_ms(after(1_000_000)), 599_000, "an older one says nothing");
+        clock.follow(1_796_001_600_000, after(1_000_000));
+        assert_eq!(clock.ahead_ms(after(1_000_000)), 600_000);
+        assert_eq!(clock.ahead_ms(after(700_000_000)), 0);
+        assert_eq!(clock.least_stamp(after(700_000_000)), 1_796_700_000_000);
     }
 
     #[test]
@@ -125,6 +132,19 @@ mod tests {
         let clock = clock();
         clock.read(Reading { now: after(10), wall_ms: 1_795_000_000_000 });
         assert_eq!(clock.least_stamp(after(15)), 1_795_000_000_005);
+    }
+
+    #[test]
+    fn what_it_follows_goes_back_with_the_wall_clock() {
+        const TWO_DAYS_MS: u64 = 172_800_000;
+        let clock = clock();
+        clock.follow(1_796_000_000_005, START);
+        let right = Reading { now: after(10_000), wall_ms: 1_796_000_010_000 - TWO_DAYS_MS };
+        clock.read(right);
+        assert_eq!(clock.ahead_ms(right.now), MOST_FOLLOWED_MS);
+        assert_eq!(clock.ahead_ms(after(1_010_000)), MOST_FOLLOWED_MS - 1_000, "and loses that");
+        clock.read(Reading { now: after(1_010_000), wall_ms: 1_796_001_010_000 });
+        assert_eq!(clock.least_stamp(after(1_010_000)), 1_796_001_010_000);
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub struct Forwards {
     refused: [AtomicU64; REFUSALS.len()],
     opened: AtomicU64,
     disagreements: Seldom,
+    redirects: Seldom,
     failures: Seldom,
     refusals: Seldom,
 }
@@ -36,6 +37,7 @@ impl Default for Forwards {
             refused: Default::default(),
             opened: AtomicU64::new(0),
             disagreements: Seldom::default(),
+            redirects: Seldom::default(),
             failures: Seldom::default(),
             refusals: Seldom::default(),
         }
@@ -67,7 +69,7 @@ impl Forwards {
             }
             Note::Closed(peer) => tracing::info!(peer, "a member answers again: writes are sent to it"),
             Note::Disagrees(peer) => {
-                if let Some(unlogged) = self.disagreements.pass(peer, Instant::now()) {
+                if let Some(unlogged) = self.disagreements.pass(&[peer], Instant::now()) {
                     tracing::warn!(
                         peer,
                         unlogged,
@@ -75,8 +77,29 @@ impl Forwards {
                     );
                 }
             }
+            Note::Redirects(peer, status) => {
+                if let Some(unlogged) = self.redirects.pass(&[peer], Instant::now()) {
+                    let status = status.as_u16();
+                    tracing::warn!(
+                        peer,
+                        status,
+                        unlogged,
+                        "a write that was passed on was answered with a redirect, which is not followed"
+                    );
+                }
+            }
+            Note::Spoilt(peer, error) => {
+                if let Some(unlogged) = self.failures.pass(&[peer, error], Instant::now()) {
+                    tracing::warn!(
+                        peer,
+                        error,
+                        unlogged,
+                        "the answer to a write that was passed on can't be used: it may have been done"
+                    );
+                }
+            }
             Note::Failed(peer, error) => {
-                if let Some(unlogged) = self.failures.pass(&format!("{peer} {error}"), Instant::now()) {
+                if let Some(unlogged) = self.failures.pass(&[peer, error], Instant::now()) {
                     tracing::warn!(peer, error, unlogged, "a write could not be passed on");
                 }
             }
@@ -91,7 +114,7 @@ impl Forwards {
             return;
         };
         count.fetch_add(1, Relaxed);
-        if let Some(unlogged) = self.refusals.pass(&format!("{peer} {reason}"), Instant::now()) {
+        if let Some(unlogged) = self.refusals.pass(&[&peer.to_string(), reason], Instant::now()) {
             tracing::warn!(%peer, path, reason, unlogged, "a request that a peer passed on was refused");
         }
     }

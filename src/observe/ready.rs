@@ -3,7 +3,8 @@
 //! Pure. Only naming that doesn't answer makes a node unready. All other trouble is a line under a good status: a
 //! probe that took a node with a full disk out of service would take them all, and with them the lists that clients
 //! live by. While a node loads its store it answers nothing at all, this neither. A member that its list no longer names
-//! is ready, too: it answers reads, and where a list is made of the nodes that are ready it could never come back.
+//! hears of nothing new and isn't ready; but where the list is made by others, it may be made of the nodes that are ready, and
+//! the node could never come back.
 //!
 //! The text has one line per part, `NAME: STATE`, where a state in order is `up`; those of the cluster are there where
 //! the node has members:
@@ -29,6 +30,8 @@ pub enum Naming {
     /// No longer: the node is being stopped. One with members leaves them first and finishes what comes meanwhile; then,
     /// as on one without, this is seen by requests alone that had begun before, and a probe is refused its connection.
     Draining,
+    /// Reads alone, of what it knew: a file or setting no longer names the node among the members, or no member does.
+    Removed,
     /// Not by the status that an operator gave the node.
     Status(&'static str),
 }
@@ -87,6 +90,7 @@ pub fn judge(parts: &Parts) -> Readiness {
         Naming::Loading => "loading",
         Naming::Comparing => "comparing",
         Naming::Draining => "draining",
+        Naming::Removed => "removed",
         Naming::Status(status) => status,
     };
     let mut text = format!("naming: {naming}\n");
@@ -146,6 +150,7 @@ mod tests {
             (Naming::Loading, "loading"),
             (Naming::Comparing, "comparing"),
             (Naming::Draining, "draining"),
+            (Naming::Removed, "removed"),
             (Naming::Status("READ_ONLY"), "READ_ONLY"),
         ] {
             assert_eq!(judged(naming, State::Up), (false, format!("naming: {word}\nstore: up\n")));

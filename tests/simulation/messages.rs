@@ -14,8 +14,7 @@ use nacre::{
     },
     model::{
         Entry, Extent, Instance, ServiceKey, State,
-        entry::Shown,
-        extent::Range,
+        extent::{Range, Slice},
         gone::{Cause, Gone},
     },
 };
@@ -46,7 +45,7 @@ pub struct Datum {
 impl Datum {
     /// What is newer than `newer_than` in `state`, or all of it.
     pub fn of(key: &ServiceKey, state: &State, newer_than: Option<u64>, now: Millis) -> Self {
-        Self::part(key, state, newer_than, &Range::default(), now)
+        Self::cut(key, state, newer_than, usize::MAX, now).remove(0)
     }
 
     /// The same in parts, where the environment says how many entries one may have (`PART`).
@@ -54,34 +53,36 @@ impl Datum {
         static PART: OnceLock<usize> = OnceLock::new();
         let most = *PART
             .get_or_init(|| number("PART").and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX));
-        let ranges = state.cut(newer_than, most, |_| 1);
-        ranges.iter().map(|range| Self::part(key, state, newer_than, range, now)).collect()
+        Self::cut(key, state, newer_than, most, now)
     }
 
-    fn part(key: &ServiceKey, state: &State, newer_than: Option<u64>, range: &Range, now: Millis) -> Self {
-        let held = state.entries(newer_than).filter(|entry| range.holds(&entry.key()));
-        let told = held.map(|shown| match shown {
-            Shown::Alive(instance, mark) => {
-                let mut copy = instance.copy();
-                copy.set_stamp(mark.stamp);
-                copy.set_written(instance.written_under(mark));
-                copy.set_healthy(mark.healthy);
-                Told::Alive { instance: copy, age_ms: now.since(instance.last_beat()) }
-            }
-            Shown::Gone(gone) => {
-                let silent_ms = match gone.cause {
-                    Cause::Left => 0,
-                    Cause::Silent { last_beat } => gone.at.since(last_beat),
-                };
-                Told::Gone { gone: gone.clone(), age_ms: now.since(gone.at), silent_ms }
-            }
+    fn cut(key: &ServiceKey, state: &State, newer_than: Option<u64>, most: usize, now: Millis) -> Vec<Self> {
+        let slices = state.cut(newer_than, most, |_| 1).into_iter();
+        slices.map(|slice| Self::part(key, slice, newer_than.is_none(), now)).collect()
+    }
+
+    fn part(key: &ServiceKey, slice: Slice, is_all: bool, now: Millis) -> Self {
+        let alive = slice.alive().map(|(instance, mark)| {
+            let mut copy = instance.copy();
+            copy.set_stamp(mark.stamp);
+            copy.set_written(instance.written_under(mark));
+            copy.set_healthy(mark.healthy);
+            Told::Alive { instance: copy, age_ms: now.since(instance.last_beat()) }
         });
-        let extent = match (newer_than, range == &Range::default()) {
-            (Some(_), _) => Extent::News,
-            (None, true) => Extent::Whole,
-            (None, false) => Extent::Within(range.clone()),
+        let gone = slice.gone().map(|gone| {
+            let silent_ms = match gone.cause {
+                Cause::Left => 0,
+                Cause::Silent { last_beat } => gone.at.since(last_beat),
+            };
+            Told::Gone { gone: gone.clone(), age_ms: now.since(gone.at), silent_ms }
+        });
+        let told = Arc::new(alive.chain(gone).collect());
+        let extent = match slice.range {
+            _ if !is_all => Extent::News,
+            range if range == Range::default() => Extent::Whole,
+            range => Extent::Within(range),
         };
-        Self { key: key.clone(), told: Arc::new(told.collect()), extent }
+        Self { key: key.clone(), told, extent }
     }
 
     /// The same on the receiver's clock; ages of beats, and of what is gone, count from these moments.

@@ -29,7 +29,7 @@ const FOUND: &[(Mutant, u64, &str)] = &[
     (Mutant::StaleOverwrite, 0, "older"),
     (Mutant::AbsenceRemoves, 0, "incomplete start"),
     (Mutant::EndlessRetry, 0, "stranger"),
-    (Mutant::LostGrace, 28, "unhealthy"),
+    (Mutant::LostGrace, 18, "unhealthy"),
     (Mutant::NoOrder, 204, "still there"),
     (Mutant::NoTombstones, 0, "risen"),
     (Mutant::TombstoneLoses, 0, "risen"),

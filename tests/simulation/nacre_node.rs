@@ -377,7 +377,7 @@ impl NacreNode {
             Part::Follows
         };
         let entries = datum.entries(ages_from);
-        let merged = self.registry.merge(place, entries, datum.extent.clone(), part.judge(), now);
+        let merged = self.registry.merge(place, entries, &datum.extent, part.judge(), now);
         let merged = merged.unwrap();
         if let Some(stamp) = merged.belated {
             self.core.came_belated(&datum.key, stamp);

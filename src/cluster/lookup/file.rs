@@ -6,8 +6,9 @@
 //! event. A file system that hangs holds up one read, and its thread, until it answers.
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -30,9 +31,21 @@ pub struct File {
     path: PathBuf,
     fallback: Vec<String>,
     settling: Settling<Content>,
-    reader: fn(&Path) -> io::Result<Vec<u8>>,
+    reader: Reader,
+    limit: Duration,
     /// What is under way.
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
+}
+
+/// Reads a file.
+struct Reader(Arc<Read>);
+
+type Read = dyn Fn(&Path) -> io::Result<Vec<u8>> + Send + Sync;
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Reader")
+    }
 }
 
 /// What a read finds.
@@ -51,7 +64,8 @@ impl File {
             path: folder.join("cluster.conf"),
             fallback,
             settling: Settling::default(),
-            reader: config::read_regular,
+            reader: Reader(Arc::new(config::read_regular)),
+            limit: LIMIT,
             reading: None,
         }
     }
@@ -59,7 +73,12 @@ impl File {
     /// Where the list is, for a person.
     #[must_use]
     pub fn place(&self) -> String {
-        self.path.display().to_string()
+        match self.settling.settled {
+            Some(Content::Absent) if !self.fallback.is_empty() => {
+                "nacos.member.list/NACOS_SERVERS".to_owned()
+            }
+            _ => self.path.display().to_string(),
+        }
     }
 
     /// Reads the list as it is now.
@@ -80,14 +99,13 @@ impl File {
     }
 
     async fn read(&mut self) -> Content {
-        let (path, reader) = (&self.path, self.reader);
         let reading = self.reading.get_or_insert_with(|| {
-            let path = path.clone();
+            let (path, reader) = (self.path.clone(), Arc::clone(&self.reader.0));
             tokio::task::spawn_blocking(move || reader(&path))
         });
-        let Ok(read) = tokio::time::timeout(LIMIT, reading).await else {
-            let text =
-                format!("it can't be read: the file system gives no answer within {} s", LIMIT.as_secs());
+        let Ok(read) = tokio::time::timeout(self.limit, reading).await else {
+            let limit = self.limit.as_secs_f64();
+            let text = format!("it can't be read: the file system gives no answer within {limit} s");
             return Content::Unreadable(text);
         };
         self.reading = None;
@@ -105,8 +123,10 @@ impl File {
             Content::Text(bytes) => {
                 List::parse(&String::from_utf8_lossy(bytes)).map_err(|error| error.to_string())
             }
-            Content::Absent => List::of_items(&self.fallback)
-                .map_err(|error| format!("there is no such file, and of nacos.member.list {error}")),
+            Content::Absent if self.fallback.is_empty() => Err("there is no such file".to_owned()),
+            Content::Absent => List::of_items(&self.fallback).map_err(|error| {
+                format!("of nacos.member.list, as there is no {}, {error}", self.path.display())
+            }),
             Content::Unreadable(reason) => Err(reason.clone()),
         }
     }
@@ -232,29 +252,46 @@ mod tests {
         assert_eq!(texts(&file.next().await.unwrap().unwrap()), ["b:2"]);
     }
 
-    static HANGS: Mutex<bool> = Mutex::new(true);
-    static ANSWERS: Condvar = Condvar::new();
-    static READS: AtomicU32 = AtomicU32::new(0);
+    /// A file system that can hang, and counts what it is asked for.
+    #[derive(Default)]
+    struct Disk {
+        hangs: Mutex<bool>,
+        answers: Condvar,
+        reads: AtomicU32,
+    }
+
+    impl Disk {
+        fn read(&self) -> Vec<u8> {
+            self.reads.fetch_add(1, Relaxed);
+            self.answers.wait_while(&mut self.hangs.lock(), |hangs| *hangs);
+            b"a:1".to_vec()
+        }
+
+        fn hang(&self, hangs: bool) {
+            *self.hangs.lock() = hangs;
+            self.answers.notify_all();
+        }
+    }
 
     #[tokio::test]
     async fn a_file_system_that_hangs_holds_up_one_read_and_nobody_for_ever() {
+        let disk = Arc::new(Disk::default());
+        let read = Arc::clone(&disk);
         let mut file = File {
-            reader: |_| {
-                READS.fetch_add(1, Relaxed);
-                ANSWERS.wait_while(&mut HANGS.lock(), |hangs| *hangs);
-                Ok(b"a:1".to_vec())
-            },
+            reader: Reader(Arc::new(move |_| Ok(read.read()))),
+            limit: Duration::from_millis(5),
             ..File::new(Path::new("."), Vec::new())
         };
+        disk.hang(true);
         let error = file.first().await.unwrap_err();
-        assert_eq!(error, "it can't be read: the file system gives no answer within 3 s");
+        assert_eq!(error, "it can't be read: the file system gives no answer within 0.005 s");
         assert_eq!(file.next().await, None);
-        assert_eq!(READS.load(Relaxed), 1);
-        *HANGS.lock() = false;
-        ANSWERS.notify_all();
+        disk.hang(false);
+        file.limit = LIMIT;
         for _ in 0..2 {
             assert_eq!(file.next().await, None);
         }
         assert_eq!(texts(&file.next().await.unwrap().unwrap()), ["a:1"]);
+        assert_eq!(disk.reads.load(Relaxed), 3, "the one that hung is the first of three");
     }
 }

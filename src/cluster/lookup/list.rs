@@ -2,7 +2,8 @@
 //!
 //! Pure. As Nacos 1.4.8 reads them, and more lenient where it throws the whole file away for a blank line or a forgotten
 //! comma, or keeps a blank as part of an address. The user's spelling is kept, since members of 1.x sort and compare
-//! the texts; two spellings of one address (case, a dot at the end, the default port) are the same member here.
+//! the texts; two spellings of one address (case, a dot at the end, the default port) are the same member here. An IPv4
+//! address that is written as an IPv6 one is taken as what it is.
 //! Source: Nacos 1.4.8 core module, member parsing, run on such lines.
 
 use std::{
@@ -156,7 +157,7 @@ fn read(part: &str) -> Result<Part<'_>, &'static str> {
 /// An address, with its port; and what stands behind the port.
 fn read_address(address: &str) -> Result<(Address, Option<&str>), &'static str> {
     if address.parse::<Ipv6Addr>().is_ok() {
-        return Ok((Address::new(&format!("[{address}]:{DEFAULT_PORT}")), None));
+        return Ok((Address::written(&format!("[{address}]:{DEFAULT_PORT}")), None));
     }
     let (host, rest) = match address.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
         Some((inner, rest)) => {
@@ -173,14 +174,14 @@ fn read_address(address: &str) -> Result<(Address, Option<&str>), &'static str> 
     };
     let mut rest = match rest.strip_prefix(':') {
         Some(rest) => rest.splitn(2, ':'),
-        None if rest.is_empty() => return Ok((Address::new(&format!("{host}:{DEFAULT_PORT}")), None)),
+        None if rest.is_empty() => return Ok((Address::written(&format!("{host}:{DEFAULT_PORT}")), None)),
         None => return Err("expected a port behind ]"),
     };
     let port: u16 = rest.next().and_then(|port| port.parse().ok()).unwrap_or(0);
     if port == 0 {
         return Err("the port is no number from 1 to 65535");
     }
-    Ok((Address::new(&format!("{host}:{port}")), rest.next()))
+    Ok((Address::written(&format!("{host}:{port}")), rest.next()))
 }
 
 fn is_name(host: &str) -> bool {
@@ -212,6 +213,11 @@ mod tests {
             ("   \na:1,,b:1", &["a:1", "b:1"]),
             ("10.0.0.1:8848?raft_port=7848", &["10.0.0.1:8848"]),
             ("::1", &["[::1]:8848"]),
+            (
+                "127.0.91.3:8848\n[::ffff:127.0.91.3]:8848\n[::FFFF:7f00:5b03]\n::ffff:127.0.91.3",
+                &["127.0.91.3:8848"],
+            ),
+            ("[::ffff:10.0.0.1]:8849", &["10.0.0.1:8849"]),
             ("[2001:db8::1]:8848\n[::1]", &["[2001:db8::1]:8848", "[::1]:8848"]),
             ("nacos-0.nacos:1", &["nacos-0.nacos:1"]),
             ("\u{feff}10.0.0.1", &["10.0.0.1:8848"]),

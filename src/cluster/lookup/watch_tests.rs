@@ -141,7 +141,7 @@ async fn a_broken_file_keeps_the_list_and_says_so() {
         assert_eq!(peers(&cluster), ["10.0.0.2:8848"]);
     }
     fs::remove_file(&path).unwrap();
-    shown(&cluster, |shown| shown.trouble.as_deref() == Some("it names nobody")).await;
+    shown(&cluster, |shown| shown.trouble.as_deref() == Some("there is no such file")).await;
     fs::write(&path, "10.0.0.1\n10.0.0.2\n").unwrap();
     shown(&cluster, |shown| shown.trouble.is_none()).await;
     assert_eq!(peers(&cluster), ["10.0.0.2:8848"]);
@@ -156,9 +156,18 @@ async fn a_missing_file_means_the_list_of_the_settings() {
     };
     let (cluster, _running) = node(&settings(folder.path(), list), OWN).await;
     assert_eq!(peers(&cluster), ["10.0.0.9:1"]);
+    let from_settings = "nacos.member.list/NACOS_SERVERS";
+    shown(&cluster, |shown| shown.place == from_settings).await;
+    let refusal =
+        lookup::find(&settings(folder.path(), list), Address::new("10.0.0.2:8848")).await.unwrap_err();
+    let text = format!(
+        "this node, 10.0.0.2:8848, isn't among the members in {from_settings} (10.0.0.1:8848, 10.0.0.9:1); "
+    );
+    assert!(refusal.to_string().starts_with(&text), "{refusal}");
     fs::write(&path, "10.0.0.1\n10.0.0.2\n").unwrap();
     changed(&cluster).await;
     assert_eq!(peers(&cluster), ["10.0.0.2:8848"]);
+    shown(&cluster, |shown| shown.place == path.display().to_string()).await;
     fs::remove_file(&path).unwrap();
     changed(&cluster).await;
     assert_eq!(peers(&cluster), ["10.0.0.9:1"]);

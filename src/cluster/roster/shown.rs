@@ -7,7 +7,8 @@ use std::{borrow::Cow, collections::BTreeSet};
 use super::Roster;
 use crate::{
     cluster::{
-        Address, Mapping, MemberReport, MemberState, NacreMark, Peer, Standing, View, member::PROTOCOL,
+        Address, Mapping, MemberReport, MemberState, NacreMark, Peer, Standing, View,
+        member::{PROTOCOL, digest_of},
         seen::Seen,
     },
     config::MemberMeta,
@@ -57,6 +58,7 @@ impl Roster {
             slow: self.slow.clone(),
             persistent: self.persistent,
             mapping: self.settings.mapping,
+            list: Some(digest_of(&self.listed())),
         };
         let mut report = MemberReport::of_nacre(&self.own, mark);
         if let Some(raft_port) = self.raft_ports.get(&self.own) {
