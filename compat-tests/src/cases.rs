@@ -48,7 +48,7 @@ impl Library {
         let folder = here.join(if improved { "improved" } else { "golden" });
         let suites = golden::load_folder(&folder)
             .context("no files were named and those of the source tree can't be read")?;
-        Ok(Self { suites, index: own_index()?, written: !improved })
+        Self::of(suites, own_index()?, !improved)
     }
 
     /// The cases of these files alone.
@@ -57,7 +57,12 @@ impl Library {
     /// If one can't be read.
     pub fn of_files(files: &[impl AsRef<Path>]) -> Result<Self> {
         let suites = files.iter().map(|file| golden::load(file.as_ref())).collect::<Result<_>>()?;
-        Ok(Self { suites, index: own_index().unwrap_or_default(), written: false })
+        Self::of(suites, own_index().unwrap_or_default(), false)
+    }
+
+    fn of(mut suites: Vec<Suite>, index: Index, written: bool) -> Result<Self> {
+        index.ease(&mut suites)?;
+        Ok(Self { suites, index, written })
     }
 
     /// The cases of a level whose id has a match; without a level, of all.

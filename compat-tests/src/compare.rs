@@ -193,7 +193,8 @@ fn normalise(value: Json, path: &str, rules: &Rules, key_order: bool) -> Json {
                     (key, value)
                 })
                 .collect();
-            if !key_order {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            if !key_order || names(&[], &rules.unordered, name, path) {
                 pairs.sort_by(|one, other| one.0.cmp(&other.0));
             }
             Json::Object(pairs)

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::{fs, path::Path};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use crate::facts::{Client, Facts, Level, Need};
-use crate::golden::Scenario;
+use crate::golden::{Scenario, Step, Suite};
 
 /// The facts of all suites by their names.
 #[derive(Debug, Default)]
@@ -35,6 +35,12 @@ struct CaseIndex {
     #[serde(default)]
     clients: Vec<Client>,
     weight: Option<u32>,
+    /// Where the recording has an order that real servers don't keep: as `unordered` of every step.
+    #[serde(default)]
+    unordered: Vec<String>,
+    /// What the recording was lucky with: steps that are done before the one of that index, and not compared.
+    #[serde(default)]
+    before: BTreeMap<usize, Vec<Step>>,
 }
 
 impl Index {
@@ -88,6 +94,31 @@ impl Index {
             clients: case.map(|case| case.clients.clone()).unwrap_or_default(),
             weight: case.and_then(|case| case.weight).unwrap_or(1),
         }
+    }
+
+    /// Takes from recordings what they have by chance. What states something better than a recording stays as it is.
+    ///
+    /// # Errors
+    /// If something is to be done before a step that there isn't.
+    pub fn ease(&self, suites: &mut [Suite]) -> Result<()> {
+        for suite in suites {
+            let Some(index) = self.0.get(&suite.name) else { continue };
+            for scenario in suite.scenarios.iter_mut().filter(|scenario| scenario.improves.is_none()) {
+                let Some(case) = index.cases.get(&scenario.name) else { continue };
+                let steps = scenario.steps.len();
+                for (at, before) in &case.before {
+                    let id = format!("{}/{}", suite.name, scenario.name);
+                    let Some(step) = scenario.steps.get_mut(*at) else {
+                        bail!("{id} has {steps} steps, and the index something before its step {at}");
+                    };
+                    step.before.clone_from(before);
+                }
+                for step in &mut scenario.steps {
+                    step.rules.unordered.extend_from_slice(&case.unordered);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Names of suites and cases that the index has.

@@ -87,12 +87,17 @@ pub fn run(
         tcp: HashMap::new(),
         http: HashMap::new(),
         marks: HashMap::new(),
+        asks: asks(scenario),
         clock,
     };
     stage.vars.set("run", target.run().map_or_else(run_token, str::to_owned));
     stage.vars.set("authority", target.authority());
     let mut done = Vec::with_capacity(scenario.steps.len());
     for (at, step) in scenario.steps.iter().enumerate() {
+        for before in &step.before {
+            let sent = stage.describe(&before.action);
+            stage.step(before).map_err(|error| Broke { step: at, sent, error })?;
+        }
         let sent = stage.describe(&step.action);
         match stage.step(step) {
             Ok(got) => done.push(Done { sent, got: got.map(|got| stage.fold(got)) }),
@@ -111,7 +116,20 @@ struct Stage<'a> {
     tcp: HashMap<String, TcpTarget>,
     http: HashMap<String, HttpTarget>,
     marks: HashMap<String, Moment>,
+    /// All that the scenario asks for.
+    asks: String,
     clock: &'a mut Clock,
+}
+
+/// The paths and bodies of a scenario's requests, each in a line.
+fn asks(scenario: &Scenario) -> String {
+    let requests = scenario.steps.iter().filter_map(|step| match &step.action {
+        Action::Request { request, .. } | Action::Until { request, .. } => Some(request),
+        _ => None,
+    });
+    requests
+        .map(|request| format!("{}\n{}\n", request.target, request.body.as_deref().unwrap_or_default()))
+        .collect()
 }
 
 impl Stage<'_> {
@@ -151,7 +169,7 @@ impl Stage<'_> {
                 self.marks.insert(name.clone(), self.clock.moment());
             }
             Action::UdpOpen(name) => {
-                let port = Port::open()?.of_run(&self.vars.expand("${run}"));
+                let port = Port::open()?.of_case(&self.vars.expand("${run}"), &self.asks);
                 self.vars.set(name, port.number()?.to_string());
                 self.ports.insert(name.clone(), port);
             }

@@ -19,8 +19,17 @@ const LOOK: Duration = Duration::from_millis(200);
 pub struct Port {
     socket: UdpSocket,
     peer: Option<SocketAddr>,
-    /// What the names of the case begin with that has it.
-    run: Option<String>,
+    /// The case that has it, if pushes for others are to be passed over.
+    case: Option<Case>,
+}
+
+/// What tells a push for this case from one for another.
+#[derive(Debug)]
+struct Case {
+    /// What its names begin with.
+    run: String,
+    /// All that it asks for, which may have names of other forms.
+    asks: String,
 }
 
 /// A received datagram.
@@ -39,14 +48,15 @@ impl Port {
     /// If none can be had.
     pub fn open() -> Result<Self> {
         let socket = UdpSocket::bind(("127.0.0.1", 0)).context("can't bind a UDP port")?;
-        Ok(Self { socket, peer: None, run: None })
+        Ok(Self { socket, peer: None, case: None })
     }
 
-    /// Passes over what is of other cases: the system may give a port again that one of them, or an earlier run, had
-    /// subscribed with.
+    /// Passes over what is for other cases than the one whose names begin with `run` and which sends the requests `asks`: the
+    /// system may give a port again that another case, or an earlier run, had subscribed with.
     #[must_use]
-    pub fn of_run(self, run: &str) -> Self {
-        Self { run: Some(run.to_owned()), ..self }
+    pub fn of_case(self, run: &str, asks: &str) -> Self {
+        let case = Case { run: run.to_owned(), asks: asks.to_owned() };
+        Self { case: Some(case), ..self }
     }
 
     /// Its number.
@@ -85,7 +95,7 @@ impl Port {
                 Err(error) => return Err(error).context("can't receive a datagram"),
             };
             let datagram = decode(&space[..count])?;
-            if self.run.as_ref().is_some_and(|run| is_of_another(&datagram.body, run)) {
+            if self.case.as_ref().is_some_and(|case| case.is_not_of(&datagram.body)) {
                 continue;
             }
             self.peer = Some(peer);
@@ -110,13 +120,23 @@ impl Port {
     }
 }
 
-/// Whether a push names a service of another case: one whose name begins as [`run_token`](crate::shuffle::run_token) has it.
-fn is_of_another(body: &str, run: &str) -> bool {
-    let token = |name: &str| {
-        let token = name.as_bytes().get(..8);
-        token.is_some_and(|token| token[0] == b't' && token.iter().all(u8::is_ascii_lowercase))
-    };
-    !body.contains(run) && body.split("@@").skip(1).any(token)
+impl Case {
+    /// Whether a push names a service of another case: one whose name begins as [`run_token`](crate::shuffle::run_token) has
+    /// it, and nothing of this one.
+    fn is_not_of(&self, push: &str) -> bool {
+        let token = |name: &str| name.as_bytes().get(..TOKEN).is_some_and(is_token);
+        let mut others = push.split("@@").skip(1).filter(|name| token(name)).peekable();
+        !push.contains(&self.run)
+            && others.peek().is_some()
+            && others.all(|name| !self.asks.contains(&name[..TOKEN]))
+    }
+}
+
+/// How long a token of a run is.
+const TOKEN: usize = 8;
+
+fn is_token(letters: &[u8]) -> bool {
+    letters.first() == Some(&b't') && letters.iter().all(u8::is_ascii_lowercase)
 }
 
 fn decode(data: &[u8]) -> Result<Datagram> {
@@ -151,13 +171,18 @@ mod tests {
         assert_eq!(acknowledgement(body, Ack::No).unwrap(), None);
         assert!(acknowledgement("x", Ack::Text).is_err());
     }
+
     #[test]
     fn what_is_pushed_for_another_case_is_told_by_its_name() {
         let push = |name: &str| format!(r#"{{"data":"{{\"hosts\":[],\"name\":\"G@@{name}\"}}"}}"#);
-        assert!(
-            is_of_another(&push("tzjjpphx"), "tabcdefg") && is_of_another(&push("tzjjpphx-1"), "tabcdefg")
-        );
-        assert!(!is_of_another(&push("tabcdefg"), "tabcdefg"));
-        assert!(!is_of_another(&push("orders"), "tabcdefg") && !is_of_another("{}", "tabcdefg"));
+        let asks = "GET /list?serviceName=transport-orders".to_owned();
+        let case = Case { run: "tabcdefg".to_owned(), asks };
+        for other in ["tzjjpphx", "tzjjpphx-1"] {
+            assert!(case.is_not_of(&push(other)), "{other}");
+        }
+        for own in ["tabcdefg", "tabcdefg-1", "orders", "transport-orders", "tax"] {
+            assert!(!case.is_not_of(&push(own)), "{own}");
+        }
+        assert!(!case.is_not_of("{}"));
     }
 }

@@ -79,7 +79,7 @@ pub const CASES: [Written; 5] = [
 
 /// Subscribes to the service of this case's name.
 fn subscribe(bench: &mut Bench<'_>) -> Result<Port> {
-    let port = Port::open()?.of_run(bench.run);
+    let port = Port::open()?.of_case(bench.run, "");
     let number = port.number()?;
     let path = format!("instance/list?serviceName={}&udpPort={number}&clientIP=127.0.0.1", bench.run);
     let answer = bench.ask_of(&bench.target.clone(), "GET", &path, &AGENT)?;
@@ -150,7 +150,9 @@ fn large(bench: &mut Bench<'_>) -> Result<()> {
 
 fn acknowledged(bench: &mut Bench<'_>) -> Result<()> {
     let mut port = subscribe(bench)?;
-    bench.register("10.0.0.1", "&ephemeral=false")?;
+    // Neither a check of its health nor its silence is to change it in the meantime.
+    let long = r#"{"preserved.heart.beat.timeout":"600000","preserved.ip.delete.timeout":"600000"}"#;
+    bench.register("10.0.0.1", &format!("&metadata={}", escaped(long)))?;
     let push = next(bench, &mut port, Duration::from_secs(5))?;
     bench.holds(push.is_some(), "datagram", "a push within 5 s", &"nothing");
     let again = next(bench, &mut port, Duration::from_secs(12))?;
