@@ -42,6 +42,14 @@ pub enum Need {
     Auth,
     /// Authentication is on, and agents of peers are let in.
     AuthWhiteList,
+    /// A user and a password are known.
+    Login,
+    /// Tokens are signed by the secret key of the recordings, and their user is the one who logs in.
+    RecordedKey,
+    /// A peer shows itself by the header that it has in the recordings.
+    RecordedIdentity,
+    /// More than health is exposed for those who measure.
+    Metrics,
     /// Persistent instances are checked by TCP or HTTP.
     HealthChecks,
     /// Other members are named.

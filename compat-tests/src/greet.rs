@@ -7,10 +7,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::facts::Need;
 use crate::golden::{HttpRequest, RawExchange};
 use crate::json::{Json, parse};
+use crate::login::{Login, RECORDED};
 use crate::target::{RawItem, Response, Target, escaped};
 
 /// A question that every naming server answers 200, whatever it holds.
 const QUESTION: &str = "/nacos/v1/ns/instance/list?serviceName=compat-tests-greeting";
+
+/// A token of the user `nacos`, signed by the secret key of the recordings, that expired long ago.
+const EXPIRED: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJuYWNvcyIsImV4cCI6MTYwMDAwMDAwMH0.XDj2j1tRYbnY6iOeWVoGXi4889D108kGXd4kvwm8I7o";
 
 /// How long the first answers may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,6 +25,10 @@ pub struct Greeting {
     pub target: Target,
     /// What it has of what cases may need. Whether it checks the health of instances isn't among it yet.
     pub has: Vec<Need>,
+    /// Who was logged in.
+    pub login: Option<Login>,
+    /// How many members its cluster has, itself among them; 1 for one that stands alone.
+    pub members: usize,
 }
 
 /// Asks the server who it is, and logs in if `auth` (`USER:PASSWORD`) is given.
@@ -31,14 +39,14 @@ pub fn greet(target: Target, auth: Option<&str>) -> Result<Greeting> {
     target.probe()?;
     let bare = first_answer(&target, QUESTION)?;
     let demands_token = matches!(bare.status, 401 | 403);
-    let target = match auth {
+    let (target, login) = match auth {
         Some(auth) => {
-            let token = log_in(&target, auth)?;
-            target.with_token(Some(token))
+            let (token, login) = log_in(&target, auth)?;
+            (target.with_token(Some(token)), Some(login))
         }
         None => {
             ensure!(!demands_token, "the server wants a login: give --auth USER:PASSWORD");
-            target
+            (target, None)
         }
     };
     let answer = if auth.is_some() { target.send(&get(QUESTION))? } else { bare };
@@ -64,13 +72,56 @@ pub fn greet(target: Target, auth: Option<&str>) -> Result<Greeting> {
     {
         has.push(Need::OwnAddress);
     }
-    if demands_token {
-        let peer = ("User-Agent".to_owned(), Some("Nacos-Server".to_owned()));
-        let stranger = target.clone().with_token(None);
-        let answer = stranger.send(&HttpRequest { headers: vec![peer], ..get(QUESTION) })?;
-        has.push(if answer.status == 200 { Need::AuthWhiteList } else { Need::Auth });
+    if login.is_some() || !refuses_recorded(&target) {
+        has.push(Need::Login);
     }
-    Ok(Greeting { target, has })
+    if let Some(login) = login.as_ref().filter(|_| demands_token) {
+        has.extend(authentication(&target, login)?);
+    }
+    let members = members(&target);
+    Ok(Greeting { target, has, login, members })
+}
+
+/// What a server has that asks for a login. Its rights can only be tried by an administrator.
+fn authentication(target: &Target, login: &Login) -> Result<Vec<Need>> {
+    let stranger = target.clone().with_token(None);
+    let asked_with = |name: &str, value: &str| {
+        let header = (name.to_owned(), Some(value.to_owned()));
+        stranger.send(&HttpRequest { headers: vec![header], ..get(QUESTION) })
+    };
+    let mut has = Vec::new();
+    if asked_with("User-Agent", "Nacos-Server")?.status == 200 {
+        has.push(Need::AuthWhiteList);
+    } else if login.admin {
+        has.push(Need::Auth);
+    }
+    let old = stranger.send(&get(&format!("{QUESTION}&accessToken={EXPIRED}")))?;
+    if login.user == RECORDED && old.body.contains("expired") {
+        has.push(Need::RecordedKey);
+    }
+    if asked_with("X-Golden-Identity", "golden-identity-value")?.status == 200 {
+        has.push(Need::RecordedIdentity);
+    }
+    if stranger.send(&get("/nacos/actuator/metrics"))?.status != 404 {
+        has.push(Need::Metrics);
+    }
+    Ok(has)
+}
+
+/// Whether the login of recordings is none here. One who doesn't know logins at all refuses nobody.
+fn refuses_recorded(target: &Target) -> bool {
+    let path = format!("/nacos/v1/auth/login?username={RECORDED}&password={RECORDED}");
+    target.send(&HttpRequest::new("POST", &path, PATIENCE)).is_ok_and(|answer| answer.status == 403)
+}
+
+/// How many members the server's cluster has; one that can't say stands alone.
+fn members(target: &Target) -> usize {
+    let answer = target.send(&get("/nacos/v1/core/cluster/nodes")).ok();
+    let nodes = answer.and_then(|answer| parse(&answer.body).ok());
+    match nodes.as_ref().and_then(|nodes| nodes.get("data")) {
+        Some(Json::List(nodes)) => nodes.len().max(1),
+        _ => 1,
+    }
 }
 
 /// The first answer, by raw bytes, since it may be of anything that listens.
@@ -153,8 +204,8 @@ fn not_nacos(target: &Target, answer: &Response) -> String {
     )
 }
 
-/// The token for `USER:PASSWORD`.
-fn log_in(target: &Target, auth: &str) -> Result<String> {
+/// The token for `USER:PASSWORD`, and who that is.
+fn log_in(target: &Target, auth: &str) -> Result<(String, Login)> {
     let (user, password) = auth.split_once(':').context("--auth is not of the form USER:PASSWORD")?;
     let query = format!("username={}&password={}", escaped(user), escaped(password));
     for path in ["/nacos/v1/auth/login", "/nacos/v1/auth/users/login"] {
@@ -162,7 +213,12 @@ fn log_in(target: &Target, auth: &str) -> Result<String> {
         let answered = parse(&answer.body).ok();
         let token = answered.as_ref().and_then(|answer| answer.get("accessToken"));
         match (answer.status, token) {
-            (200, Some(Json::Text(token))) => return Ok(token.clone()),
+            (200, Some(Json::Text(token))) => {
+                let admin = answered.as_ref().and_then(|answer| answer.get("globalAdmin"));
+                let admin = admin != Some(&Json::Bool(false));
+                let login = Login { user: user.to_owned(), password: password.to_owned(), admin };
+                return Ok((token.clone(), login));
+            }
             (404 | 405 | 501, _) => {}
             (status, _) => bail!("the login as {user:?} is refused: {status} {}", answer.body.trim()),
         }

@@ -27,6 +27,7 @@ pub mod greet;
 pub mod index;
 pub mod json;
 pub mod ledger;
+pub mod login;
 pub mod mask;
 pub mod member;
 pub mod order;

@@ -109,7 +109,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let url = arguments.url.as_deref().context("no URL is given")?;
-    let Greeting { target, mut has } = meet(url, arguments, own_files)?;
+    let Greeting { target, mut has, login, members } = meet(url, arguments, own_files)?;
+    stands_alone(arguments, members)?;
     let peers = arguments.peer.iter().map(|peer| Ok(meet(peer, arguments, false)?.target));
     let peers = peers.collect::<Result<Vec<_>>>()?;
     if !peers.is_empty() {
@@ -134,6 +135,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         member,
         back_door: None,
         has,
+        login,
         heeds_needs: !own_files,
         options,
         progress: &progress,
@@ -152,9 +154,31 @@ fn meet(url: &str, arguments: &Arguments, anything: bool) -> Result<Greeting> {
     let target = Target::parse(url)?.under(&arguments.context);
     if anything {
         target.probe()?;
-        return Ok(Greeting { target, has: Vec::new() });
+        return Ok(Greeting { target, has: Vec::new(), login: None, members: 1 });
     }
     greet(target, arguments.auth.as_deref())
+}
+
+/// Says what becomes of cases for a server alone where the server isn't: a score of them would say nothing about it.
+fn stands_alone(arguments: &Arguments, members: usize) -> Result<()> {
+    let level = match arguments.level {
+        Level::Core => "core",
+        Level::Full => "full",
+        Level::Safe | Level::Cluster => return Ok(()),
+    };
+    if members < 2 {
+        return Ok(());
+    }
+    let what = format!(
+        "the server is one of {members} members of a cluster, and the level {level} is for one that stands alone: \
+         persistent data, times, counts and its description of itself differ"
+    );
+    ensure!(
+        arguments.only.is_some(),
+        "{what}; play --level cluster with --peer URL for each other member, or choose cases by --only PATTERN"
+    );
+    eprintln!("{what}");
+    Ok(())
 }
 
 /// Joins the cluster at that address.

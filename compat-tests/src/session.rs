@@ -14,7 +14,9 @@ use crate::cleanup::take_away;
 use crate::facts::Need;
 use crate::finding::{Fate, Finding};
 use crate::golden::HttpRequest;
+use crate::login::Login;
 use crate::member::Member;
+use crate::order::Case;
 use crate::progress::Progress;
 use crate::replay::{Options, play};
 use crate::restore;
@@ -47,6 +49,8 @@ pub struct Session<'a> {
     pub back_door: Option<Target>,
     /// What of [`Need`] there is.
     pub has: Vec<Need>,
+    /// Who is logged in, in place of whom the recordings have.
+    pub login: Option<Login>,
     /// Whether needs are looked at: not for files of one's own.
     pub heeds_needs: bool,
     /// How cases are played.
@@ -178,7 +182,10 @@ impl Session<'_> {
         let target = if own_login { target.with_token(None) } else { target };
         let (mut fate, late) = match case.steps {
             Steps::Recorded(recorded) => {
-                let outcome = play(&target, recorded, &self.options);
+                let login = self.login.as_ref().filter(|_| own_login && self.heeds_needs);
+                let own = login.map(|login| login.in_place_of_the_recorded(recorded.scenario));
+                let scenario = own.as_ref().unwrap_or(recorded.scenario);
+                let outcome = play(&target, Case { scenario, ..recorded }, &self.options);
                 (Fate::of(outcome.verdict, outcome.fault), outcome.late)
             }
             Steps::Written(written) => {
@@ -208,7 +215,23 @@ impl Session<'_> {
         let missing = case.facts.needs.iter().find(|need| !self.has.contains(need));
         missing.and_then(|need| match need {
             Need::HealthChecks => None, // found out apart
+            Need::Auth if self.has.contains(&Need::AuthWhiteList) => {
+                Some(Fate::NotPlayed("the white list of agents must be off"))
+            }
+            Need::Auth if self.login.as_ref().is_some_and(|login| !login.admin) => {
+                Some(Fate::NotPlayed("the login of --auth must be a global administrator's"))
+            }
             Need::Auth => Some(Fate::NotOffered("authentication: nothing asks for a login")),
+            Need::Login => {
+                Some(Fate::NotPlayed("needs --auth: nacos with the password nacos is no login there"))
+            }
+            Need::RecordedKey => Some(Fate::NotPlayed(
+                "the server must have the secret key of the recordings, and --auth be a login of nacos",
+            )),
+            Need::RecordedIdentity => Some(Fate::NotPlayed(
+                "the server must know its peers by the header that they have in the recordings",
+            )),
+            Need::Metrics => Some(Fate::NotOffered("metrics: the server exposes none")),
             Need::AuthWhiteList => Some(Fate::NotOffered(
                 "authentication with a white list of agents: no agent is let in by one",
             )),

@@ -195,6 +195,45 @@ fn what_a_server_does_not_offer_is_named_apart_and_never_counted() {
     assert!(stdout.contains("0 cases: 0 as expected, 0 different"), "{stdout}");
 }
 
+/// A node of a cluster of three, which answers lists of instances and of nodes, and 404 else.
+fn node() -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut data = [0; 8192];
+            let count = stream.read(&mut data).unwrap_or(0);
+            let request = String::from_utf8_lossy(&data[..count]).into_owned();
+            let (status, body) = if request.contains(" /nacos/v1/ns/instance/list?") {
+                ("200 OK", r#"{"hosts":[]}"#)
+            } else if request.contains(" /nacos/v1/core/cluster/nodes ") {
+                ("200 OK", r#"{"code":200,"data":[{"ip":"10.0.0.1"},{"ip":"10.0.0.2"},{"ip":"10.0.0.3"}]}"#)
+            } else {
+                ("404 x", "")
+            };
+            let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    url
+}
+
+#[test]
+fn a_member_of_a_cluster_is_not_scored_as_a_server_alone() {
+    for level in ["core", "full"] {
+        let (code, stdout, stderr) = run(&node(), &["--level", level]);
+        assert_eq!((code, &*stdout), (2, ""), "{stderr}");
+        let what =
+            format!("one of 3 members of a cluster, and the level {level} is for one that stands alone");
+        assert!(stderr.contains(&what) && stderr.lines().count() == 1, "{stderr}");
+    }
+    let only = ["--only", "^http-bytes/short-connections$"];
+    let (code, _, stderr) = run(&node(), &only);
+    assert!(code == 0 && stderr.contains("the server is one of 3 members of a cluster"), "{stderr}");
+    let (code, _, stderr) = run(&node(), &[&only[..], &["--level", "safe"]].concat());
+    assert!(code == 0 && !stderr.contains("members"), "{stderr}");
+}
+
 /// A server that lists instances for the one token that it gives to `nacos` with the password `right`.
 fn locked_server() -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -229,6 +268,12 @@ fn a_wrong_login_gives_2_and_one_line_and_a_right_one_is_used() {
     }
     let (code, _, stderr) = run(&locked_server(), &["--auth", "nobody"]);
     assert!(code == 2 && stderr.contains("--auth is not of the form USER:PASSWORD"), "{stderr}");
+    let login = ["--auth", "nacos:right", "--only", "^auth-login/login$"];
+    let (code, stdout, stderr) = run(&locked_server(), &login);
+    assert!(
+        code == 1 && stdout.contains("POST /nacos/v1/auth/login?username=nacos&password=right\n"),
+        "{stdout}{stderr}"
+    );
     let right = ["--auth", "nacos:right", "--only", "^list/unknown-service$"];
     let (code, stdout, stderr) = run(&locked_server(), &right);
     assert!(code < 2 && stdout.contains("\n1 cases: "), "it was played: {stdout}{stderr}");

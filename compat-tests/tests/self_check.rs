@@ -13,6 +13,7 @@ use compat_tests::facts::{Level, Need};
 use compat_tests::golden::{
     Action, Expected, ExpectedRaw, ExpectedResponse, Scenario, Status, Suite, load, load_folder,
 };
+use compat_tests::login::Login;
 use compat_tests::order::Case;
 use compat_tests::replay::{Options, Outcome, Verdict, replay};
 use compat_tests::run::Pauses;
@@ -342,6 +343,50 @@ fn what_is_called_safe_only_reads() {
             };
             assert!(reads, "{} does more than read: {:?}", case.facts.id, step.action);
         }
+    }
+}
+
+#[test]
+fn another_login_stands_in_place_of_the_recorded_one_everywhere() {
+    let library = Library::own(false).unwrap();
+    let login = Login { user: "gru".to_owned(), password: "p w".to_owned(), admin: true };
+    let mut logins = 0;
+    for case in library.cases(None, None).iter().filter(|case| case.facts.family == "auth") {
+        let Steps::Recorded(recorded) = case.steps else { continue };
+        let own = hurried(login.in_place_of_the_recorded(recorded.scenario));
+        let shown = format!("{own:?}");
+        for left in ["username=nacos", "password=nacos", "\"nacos\"", "bmFjb3M6bmFjb3M="] {
+            assert!(!shown.contains(left), "{}: {left} in {shown}", case.facts.id);
+        }
+        logins += shown.matches("username=gru").count();
+        assert_eq!(places(&own, own.clone(), true), [""; 0], "{}", case.facts.id);
+    }
+    assert!(logins >= 12, "{logins}");
+}
+
+#[test]
+fn what_recordings_have_by_chance_is_awaited_or_without_order() {
+    let library = Library::own(false).unwrap();
+    let own = |id: &str| {
+        let cases = library.cases(None, None);
+        let case = cases.iter().find(|case| case.facts.id == id).unwrap();
+        let Steps::Recorded(recorded) = case.steps else { panic!("{id} was not recorded") };
+        recorded.scenario.clone()
+    };
+    let links = own("core-web/actuator");
+    let swapped = |expected: &mut Expected| {
+        let body = &mut response(expected).body;
+        let (head, tail) = body.split_once("\"health-path\":").unwrap();
+        let (first, second) = tail.split_once(",\"health\":").unwrap();
+        let second = second.trim_end_matches("}}");
+        *body = format!("{head}\"health\":{second},\"health-path\":{first}}}}}");
+    };
+    assert_eq!(changed(&links, 0, swapped), [""; 0]);
+    assert_eq!(changed(&recorded("core-web", "actuator"), 0, swapped), ["body /_links (order of keys)"]);
+    assert_eq!(changed(&links, 0, body("health/{*path}", "health/x")), ["body /_links/health-path/href"]);
+    for (id, at) in [("http-bodies/put-form-charsets", 1), ("health/checksum-follows", 0)] {
+        let before = &own(id).steps[at].before;
+        assert!(before.iter().any(|step| matches!(step.action, Action::Until { .. })), "{id}");
     }
 }
 

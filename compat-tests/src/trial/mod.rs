@@ -45,6 +45,7 @@ fn play(relay: &Relay, server: &Target, cases: Vec<Playable<'_>>, options: Optio
         member: None,
         back_door: Some(server.clone()),
         has,
+        login: None,
         heeds_needs: true,
         options,
         progress: &progress,
