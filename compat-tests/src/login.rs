@@ -93,8 +93,8 @@ mod tests {
     #[test]
     fn queries_and_answers_name_this_login() {
         let login = Login { user: "a b".to_owned(), password: "p&q".to_owned(), admin: false };
-        assert_eq!(login.query("/l?username=nacos&password=nacos"), "/l?username=a%20b&password=p%26q");
-        assert_eq!(login.query("/l?username=nacos&password=wrong"), "/l?username=a%20b&password=wrong-p%26q");
+        assert_eq!(login.query("/l?username=nacos&password=nacos"), "/l?username=a+b&password=p%26q");
+        assert_eq!(login.query("/l?username=nacos&password=wrong"), "/l?username=a+b&password=wrong-p%26q");
         assert_eq!(
             login.query("/nacos/v1?username=nobody&password=x"),
             "/nacos/v1?username=nobody&password=x"
