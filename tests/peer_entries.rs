@@ -31,6 +31,8 @@ use tower_service::Service;
 const OWN: &str = "10.0.0.1:8848";
 const B: &str = "10.0.0.2:8848";
 const C: &str = "nacos-2.nacos:8849";
+/// Begins the MD5 of the three, each with a line feed behind it.
+const LIST: &str = "4f97cd4dbdf86636";
 
 fn at(text: &str) -> Address {
     Address::new(text)
@@ -382,7 +384,7 @@ async fn members_are_shown_to_operators_and_clients() {
     let own = json!({
         "ip": "10.0.0.1", "port": 8848, "state": "UP", "address": OWN, "failAccessCnt": 0,
         "extendInfo": {
-            "lastRefreshTime": 1_796_000_000_000_u64, "nacre": {"protocol": 1}, "raftPort": "7848",
+            "lastRefreshTime": 1_796_000_000_000_u64, "nacre": {"protocol": 1, "list": LIST}, "raftPort": "7848",
             "version": "1.4.8",
         },
     });
@@ -420,7 +422,7 @@ async fn a_node_that_starts_or_was_removed_says_so() {
     assert_eq!(get(&mut starting, "/v1/core/cluster/health").await["data"], "STARTING");
     let own = get(&mut starting, "/v1/core/cluster/self").await;
     assert_eq!(own["data"]["state"], "STARTING");
-    assert_eq!(own["data"]["extendInfo"]["nacre"], json!({"protocol": 1, "starting": true}));
+    assert_eq!(own["data"]["extendInfo"]["nacre"], json!({"protocol": 1, "starting": true, "list": LIST}));
     let mut removed = node(cluster(Standing::Removed).await, &[]);
     assert_eq!(get(&mut removed, "/v1/core/cluster/health").await["data"], "DOWN");
     let own = get(&mut removed, "/v1/core/cluster/self").await;
