@@ -194,12 +194,36 @@ async fn nobody_is_believed_who_speaks_for_one_that_is_not_listed() {
 }
 
 #[tokio::test]
+async fn what_the_list_of_a_member_of_1x_lacks_has_gone_though_it_says_who_it_is() {
+    let mut node = exchanging().await;
+    let mut kept = Vec::new();
+    for number in 0..12 {
+        let of = format!("com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s{number}");
+        for list in [r#"{"ip":"10.9.9.9","port":80}"#, ""] {
+            let datum =
+                format!(r#"{{"{of}":{{"key":"{of}","value":{{"instanceList":[{list}]}},"timestamp":1}}}}"#);
+            let headers = [("request-source", B)];
+            let answer = answer(&mut node, "PUT", "/v1/ns/distro/datum", &headers, datum).await;
+            assert_eq!(answer.status(), 200);
+        }
+        let service = format!("serviceName=G@@s{number}");
+        let owner = get(&mut node, &format!("/v1/ns/operator/distro/server?{service}")).await;
+        let list = get(&mut node, &format!("/v1/ns/instance/list?{service}&healthyOnly=false")).await;
+        kept.push((owner["responsibleServer"] == OWN, list["hosts"].as_array().unwrap().len()));
+    }
+    // Of services of its own the node judges itself.
+    assert!(kept.iter().all(|(is_own, hosts)| *hosts == usize::from(*is_own)), "{kept:?}");
+    assert!(kept.contains(&(false, 0)), "{kept:?}");
+}
+
+#[tokio::test]
 async fn who_was_a_member_a_moment_ago_brings_data_in_its_own_name_and_nothing_else() {
     let cluster = cluster(Standing::Serving).await;
     let mut node = exchanging_in(cluster.clone());
     cluster.drop_members(&[at(B)]);
     for (named, status) in [(Some(B), 200), (Some(C), 403), (None, 403)] {
-        let headers: Vec<_> = named.into_iter().map(|named| ("request-source", named)).collect();
+        let named_by = named.into_iter().map(|named| ("request-source", named));
+        let headers: Vec<_> = named_by.chain([("x-nacre-peer", "1")]).collect();
         let answer = answer(&mut node, "PUT", "/v1/ns/distro/datum", &headers, DATUM).await;
         assert_eq!(answer.status(), status, "{named:?}");
     }

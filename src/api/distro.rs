@@ -69,10 +69,10 @@ pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
         return Ok(Reply::OK);
     };
     body::check_json(call).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
-    let from = peers::source(call);
-    if let Some(from) = &from {
-        peers::check_known(&api.cluster.view_guard(), from)?;
+    if let Some(named) = peers::named(call) {
+        peers::check_known(&api.cluster.view_guard(), &named)?;
     }
+    let from = peers::source(call);
     let unreached = from.iter().flat_map(|_| unreached_of(&call.head.headers)).collect::<Vec<_>>();
     let written = peers::written(distro, from.as_ref(), call)?;
     let outcome = distro

@@ -10,7 +10,7 @@ use http::{HeaderMap, request::Parts};
 use nacre_middleware::{
     collect::Allowance,
     lateness::Sent,
-    loop_guard::{SENT, SOURCE},
+    loop_guard::{PEER, SENT, SOURCE},
     refusal::State,
 };
 use serde_json::Value;
@@ -56,10 +56,17 @@ fn parts(api: &Api, view: &View, call: &V1Call) -> bool {
         && api.doorkeeper.sees_part(view, call.peer.ip())
 }
 
-/// The Nacre member that sent a call; those of 1.x don't say who they are.
+/// Who sent a call, as far as its headers say.
+#[must_use]
+pub fn named(call: &V1Call) -> Option<Address> {
+    call.head.headers.get(&SOURCE)?.to_str().ok().map(Address::new)
+}
+
+/// The Nacre member that sent a call. One of 1.x names itself by the same header; its lists are whole all the same, and what
+/// they lack has gone.
 #[must_use]
 pub fn source(call: &V1Call) -> Option<Address> {
-    call.head.headers.get(&SOURCE)?.to_str().ok().map(Address::new)
+    named(call).filter(|_| call.head.headers.contains_key(&PEER))
 }
 
 /// When a member wrote a call: ages in it count from then. The row has been found to be for members alone.
@@ -114,8 +121,8 @@ fn claimed(call: &V1Call) -> Option<Address> {
     if let Some(source) = Params::of(call).get("source") {
         return Some(Address::new(source));
     }
-    if let Some(source) = source(call) {
-        return Some(source);
+    if let Some(named) = named(call) {
+        return Some(named);
     }
     let body = Some(&call.body).filter(|body| body.len() <= document::MAX_BYTES)?;
     let body: Value = serde_json::from_slice(body).ok()?;

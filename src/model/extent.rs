@@ -39,16 +39,6 @@ impl Extent {
         let is_within = move |key: InstanceKey<'_>| to.is_none_or(|to| compare(&key, &to.key()).is_le());
         behind.into_iter().flatten().take_while(move |instance| is_within(instance.key()))
     }
-
-    /// Whether the instance with this key would have been told of, if it were known.
-    #[must_use]
-    pub fn holds(&self, key: &InstanceKey<'_>) -> bool {
-        match self {
-            Self::News => false,
-            Self::Whole => true,
-            Self::Within(range) => range.holds(key),
-        }
-    }
 }
 
 /// A range of the order of instances.
@@ -79,15 +69,6 @@ impl Bound {
 
     fn key(&self) -> InstanceKey<'_> {
         InstanceKey { ip: &self.ip, port: self.port, cluster: &self.cluster }
-    }
-}
-
-impl Range {
-    /// Whether the key lies in it.
-    #[must_use]
-    pub fn holds(&self, key: &InstanceKey<'_>) -> bool {
-        self.after.as_ref().is_none_or(|after| compare(key, &after.key()).is_gt())
-            && self.to.as_ref().is_none_or(|to| compare(key, &to.key()).is_le())
     }
 }
 
@@ -183,6 +164,25 @@ mod tests {
 
     const AT: Reading = Reading { now: Millis(1 << 40), wall_ms: 1_795_983_049_938 };
     const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
+
+    impl Extent {
+        /// Whether the instance with this key would have been told of, if it were known.
+        fn holds(&self, key: &InstanceKey<'_>) -> bool {
+            match self {
+                Self::News => false,
+                Self::Whole => true,
+                Self::Within(range) => range.holds(key),
+            }
+        }
+    }
+
+    impl Range {
+        /// Whether the key lies in it.
+        fn holds(&self, key: &InstanceKey<'_>) -> bool {
+            self.after.as_ref().is_none_or(|after| compare(key, &after.key()).is_gt())
+                && self.to.as_ref().is_none_or(|to| compare(key, &to.key()).is_le())
+        }
+    }
 
     fn key(ip: &str) -> InstanceKey<'_> {
         InstanceKey { ip, port: 80, cluster: "C" }
