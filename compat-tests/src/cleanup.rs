@@ -33,6 +33,10 @@ pub fn take_away(target: &Target, ledger: &Ledger, token: &str, fixed: bool) -> 
                 thread::sleep(PAUSE); // asking again is the only way to learn of it
             }
             answer = ask_to_go(target, &service);
+            if answer.is_some() {
+                // Not every server shows all of them, such as disabled ones, to consoles.
+                ledger.instances(&service).for_each(|instance| remove(target, &service, instance));
+            }
             // What can't be done now can't be a moment later either.
             if answer.as_ref().is_none_or(|(status, _)| *status == 503) {
                 break;
@@ -71,9 +75,7 @@ fn found(target: &Target, namespace: &str, token: &str) -> Vec<ServiceKey> {
 
 /// Asks the instances of a service and itself to go; what that was answered, or `None` if it isn't there.
 fn ask_to_go(target: &Target, service: &ServiceKey) -> Option<(u16, String)> {
-    // Together: a name may hold a separator of its own, which would be taken for the group's.
-    let grouped = escaped(&format!("{}@@{}", service.group, service.name));
-    let named = format!("serviceName={grouped}&namespaceId={}", escaped(&service.namespace));
+    let named = named(service);
     let nobody = || (0, "no answer".to_owned());
     let (status, body) = match ask(target, "GET", &format!("/nacos/v1/ns/service?{named}")) {
         None => return Some(nobody()),
@@ -86,10 +88,26 @@ fn ask_to_go(target: &Target, service: &ServiceKey) -> Option<(u16, String)> {
     let clusters = detail.as_ref().and_then(|detail| detail.get("clusters")).map(items).unwrap_or_default();
     for cluster in clusters.iter().filter_map(|cluster| text(cluster, "name")) {
         for instance in instances(target, service, &cluster) {
-            ask(target, "DELETE", &format!("/nacos/v1/ns/instance?{named}&{instance}"));
+            remove(target, service, &instance);
         }
     }
     Some(ask(target, "DELETE", &format!("/nacos/v1/ns/service?{named}")).unwrap_or_else(nobody))
+}
+
+fn remove(target: &Target, service: &ServiceKey, instance: &str) {
+    ask(target, "DELETE", &format!("/nacos/v1/ns/instance?{}&{instance}", named(service)));
+}
+
+/// The parameters that name a service, as consoles have them: not every server reads a group in the name wherever it stands.
+fn named(service: &ServiceKey) -> String {
+    let ServiceKey { namespace, group, name } = service;
+    let (group, name) = if group.is_empty() || name.contains("@@") {
+        // Together: the separator in the name would be taken for the group's.
+        (String::new(), escaped(&format!("{group}@@{name}")))
+    } else {
+        (format!("&groupName={}", escaped(group)), escaped(name))
+    };
+    format!("serviceName={name}{group}&namespaceId={}", escaped(namespace))
 }
 
 /// The parameters that name each instance of a cluster.

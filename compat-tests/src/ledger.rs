@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use regex::Regex;
 
+use crate::target::escaped;
+
 /// A service as its parameters name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServiceKey {
@@ -15,10 +17,12 @@ pub struct ServiceKey {
     pub name: String,
 }
 
-/// Services that requests may have made, and whether a namespace may be among what they made.
+/// Services and instances that requests may have made, and whether a namespace may be among what they made.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     services: BTreeSet<ServiceKey>,
+    /// By service: the parameters that name an instance.
+    instances: BTreeSet<(ServiceKey, String)>,
     namespaces: bool,
 }
 
@@ -43,7 +47,13 @@ impl Ledger {
                     Some((group, name)) => (group, name),
                     None => (group.unwrap_or(GROUP), name.trim()),
                 };
-                self.add(namespace, group, name);
+                let service = self.add(namespace, group, name);
+                if let (Some(ip), Some(port)) = (first("ip"), first("port")) {
+                    let named = [("clusterName", "DEFAULT"), ("ephemeral", "true")]
+                        .map(|(name, usual)| format!("&{name}={}", escaped(first(name).unwrap_or(usual))));
+                    let instance = format!("ip={}&port={}{}", escaped(ip), escaped(port), named.concat());
+                    self.instances.insert((service, instance));
+                }
             }
         }
         let datum = Regex::new(r#"iplist\.(?:ephemeral\.)?([^#"]*)##([^@"]*)@@([^"\\]*)"#)
@@ -53,13 +63,17 @@ impl Ledger {
         }
     }
 
-    fn add(&mut self, namespace: &str, group: &str, name: &str) {
+    fn add(&mut self, namespace: &str, group: &str, name: &str) -> ServiceKey {
         let namespace = if namespace == "public" { "" } else { namespace };
-        self.services.insert(ServiceKey {
-            namespace: namespace.to_owned(),
-            group: group.to_owned(),
-            name: name.to_owned(),
-        });
+        let [namespace, group, name] = [namespace, group, name].map(str::to_owned);
+        let key = ServiceKey { namespace, group, name };
+        self.services.insert(key.clone());
+        key
+    }
+
+    /// The instances of a service, each by the parameters that name it.
+    pub fn instances(&self, service: &ServiceKey) -> impl Iterator<Item = &str> {
+        self.instances.iter().filter(move |(of, _)| of == service).map(|(_, named)| &**named)
     }
 
     /// Services with the run's token in their name, group or namespace; with `all` the others, too.
@@ -123,6 +137,19 @@ mod tests {
         assert_eq!(names("GET", "/v1/ns/api/regService?dom=tabc", ""), ["/DEFAULT_GROUP/tabc"]);
         let datum = r#"{"com.alibaba.nacos.naming.iplist.ephemeral.public##G@@tabc":{"value":1}}"#;
         assert_eq!(names("PUT", "/distro/datum", datum), ["/G/tabc"]);
+    }
+
+    #[test]
+    fn an_instance_is_known_by_what_it_was_registered_with() {
+        let mut ledger = Ledger::default();
+        ledger.note("POST", "/i?serviceName=a&ip=10.0.0.1&enabled=false", "port=80&clusterName=c 1");
+        ledger.note("DELETE", "/i?serviceName=b&ip=10.0.0.2&port=81&ephemeral=false", "");
+        ledger.note("PUT", "/v1/ns/service?serviceName=a", "");
+        let service =
+            |name: &str| ledger.services("", true).into_iter().find(|key| key.name == name).unwrap();
+        let instances = |name| ledger.instances(&service(name)).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(instances("a"), ["ip=10.0.0.1&port=80&clusterName=c+1&ephemeral=true"]);
+        assert_eq!(instances("b"), ["ip=10.0.0.2&port=81&clusterName=DEFAULT&ephemeral=false"]);
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub mod ledger;
 pub mod login;
 pub mod mask;
 pub mod member;
+pub mod notice;
 pub mod order;
 pub mod progress;
 pub mod replay;

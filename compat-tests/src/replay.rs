@@ -77,6 +77,8 @@ pub struct StepDifference {
     pub want: String,
     /// The whole text that came.
     pub got: String,
+    /// Whether a refusal was expected, and one came.
+    pub refused: bool,
 }
 
 impl Outcome {
@@ -131,8 +133,9 @@ pub fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
                 let Some(got) = done.got else { continue };
                 let differences = compare(&stated.expected, &got, &stated.rules, options.key_order);
                 if !differences.is_empty() {
+                    let refused = is_refused(&stated.expected, &got);
                     let (want, got) = texts(stated.expected.first(), &got);
-                    found.push(StepDifference { step, sent: done.sent, differences, want, got });
+                    found.push(StepDifference { step, sent: done.sent, differences, want, got, refused });
                 }
             }
             if found.is_empty() { Verdict::Same } else { Verdict::Differs(found) }
@@ -146,6 +149,12 @@ pub fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
         verdict,
         late: clock.late() && !waits(scenario).is_zero(),
     }
+}
+
+/// Whether a refusal was expected, and one came.
+fn is_refused(expected: &[Expected], got: &Got) -> bool {
+    let wanted = |one: &Expected| matches!(one, Expected::Response(want) if want.status.refuses());
+    matches!(got, Got::Response(got) if got.status >= 400) && expected.iter().all(wanted)
 }
 
 /// The whole texts of an answer: as it was expected and as it came.

@@ -1,14 +1,18 @@
 //! How well a server did: by family of endpoints and by client, each case with its weight. No I/O.
+//!
+//! A failure takes the weight of its case, but only 1 where no client sees what differs; for a client that doesn't see it,
+//! it is none.
 
 use std::collections::BTreeMap;
 
 use crate::facts::Client;
 use crate::finding::{Fate, Finding};
+use crate::notice::{Effect, effect, is_unseen};
 
 /// Weights passed and played, and what failed.
 #[derive(Debug, Default, Clone)]
 pub struct Tally<'a> {
-    /// Sum of the weights of cases that were as is right.
+    /// Sum of the weights of cases that were as is right, and of others what is left of theirs.
     pub passed: u32,
     /// Sum of the weights of cases that were played.
     pub played: u32,
@@ -16,21 +20,37 @@ pub struct Tally<'a> {
     pub cases: usize,
     /// How many are about something that the server doesn't offer.
     pub not_offered: usize,
+    /// How many failed in what the client, whose tally it is, can't be told to notice or not; they don't count.
+    pub untold: usize,
     /// What failed, the heaviest first.
     pub failed: Vec<&'a Finding>,
 }
 
 impl<'a> Tally<'a> {
-    fn add(&mut self, finding: &'a Finding) {
+    /// Counts a case; `lost` is what it costs if it failed.
+    fn add(&mut self, finding: &'a Finding, lost: u32) {
+        let weight = finding.facts.weight;
         self.not_offered += usize::from(matches!(finding.fate, Fate::NotOffered(_)));
         if finding.fate.counts() {
             self.cases += 1;
-            self.played += finding.facts.weight;
+            self.played += weight;
         }
         if finding.fate.passed() {
-            self.passed += finding.facts.weight;
+            self.passed += weight;
         } else if finding.fate.failed() {
-            self.failed.push(finding);
+            self.passed += weight.saturating_sub(lost);
+            if lost > 0 {
+                self.failed.push(finding);
+            }
+        }
+    }
+
+    /// Counts a case for a client.
+    fn add_for(&mut self, client: Client, finding: &'a Finding) {
+        match effect(finding, client) {
+            Effect::Elsewhere if finding.fate.failed() => self.untold += 1,
+            Effect::Unseen => self.add(finding, 0),
+            _ => self.add(finding, finding.facts.weight),
         }
     }
 
@@ -57,11 +77,12 @@ impl<'a> Score<'a> {
         let mut score =
             Self { clients: Client::ALL.map(|client| (client, Tally::default())).into(), ..Self::default() };
         for finding in findings {
-            score.all.add(finding);
-            score.families.entry(&finding.facts.family).or_default().add(finding);
+            let lost = if finding.fate.failed() && is_unseen(finding) { 1 } else { finding.facts.weight };
+            score.all.add(finding, lost);
+            score.families.entry(&finding.facts.family).or_default().add(finding, lost);
             let concerned =
                 score.clients.iter_mut().filter(|(client, _)| finding.facts.clients.contains(client));
-            concerned.for_each(|(_, tally)| tally.add(finding));
+            concerned.for_each(|(client, tally)| tally.add_for(*client, finding));
         }
         let heaviest_first = |tally: &mut Tally<'_>| {
             tally.failed.sort_by_key(|finding| std::cmp::Reverse(finding.facts.weight));
@@ -78,7 +99,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::compare::Difference;
     use crate::facts::{Facts, Level};
+    use crate::replay::StepDifference;
 
     fn finding(id: &str, clients: &[Client], weight: u32, fate: Fate) -> Finding {
         let facts = Facts {
@@ -111,5 +134,33 @@ mod tests {
         assert_eq!(failed, ["heavy", "light"]);
         assert_eq!(of(Client::Dubbo).percent(), None);
         assert_eq!(score.families["push"].cases, 403);
+    }
+
+    #[test]
+    fn a_failure_that_no_client_sees_costs_1_and_one_elsewhere_tells_nothing_of_clients() {
+        let differs = |sent: &str, place: &str| {
+            let difference = Difference { place: place.into(), want: "a".into(), got: "b".into() };
+            Fate::Differs(vec![StepDifference {
+                step: 0,
+                sent: sent.into(),
+                differences: vec![difference],
+                want: String::new(),
+                got: String::new(),
+                refused: false,
+            }])
+        };
+        let list = "GET /nacos/v1/ns/instance/list?x";
+        let findings = [
+            finding("seen", &[Client::Go, Client::Node], 3, differs(list, "body /hosts")),
+            finding("unseen", &[Client::Go, Client::Node], 3, differs(list, "media type")),
+            finding("node's", &[Client::Go, Client::Node], 3, differs(list, "body /clusters")),
+            finding("elsewhere", &[Client::Go], 2, differs("GET /nacos/v1/ns/service?x", "status")),
+        ];
+        let score = Score::of(&findings);
+        assert_eq!((score.all.passed, score.all.played, score.all.failed.len()), (2, 11, 4));
+        let of = |client| &score.clients.iter().find(|(known, _)| *known == client).unwrap().1;
+        let (go, node) = (of(Client::Go), of(Client::Node));
+        assert_eq!((go.passed, go.played, go.failed.len(), go.untold), (6, 9, 1, 1));
+        assert_eq!((node.passed, node.played, node.failed.len(), node.untold), (3, 9, 2, 0));
     }
 }

@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use super::bytes::Parting;
 use super::junit::escaped;
 use super::run::Run;
+use super::text::whom;
 use crate::facts::{Client, Facts};
 use crate::finding::{Fate, Finding};
+use crate::notice::noticed_by;
 use crate::replay::StepDifference;
 use crate::score::{Score, Tally};
 
@@ -46,7 +48,7 @@ pub fn html(run: &Run) -> String {
     if let Some(why) = &run.outcome.cut_off {
         let _ = writeln!(page, "<p><b>The run ended before its end: {}.</b></p>", escaped(why));
     }
-    page.push_str("<h2>By client</h2>\n<p>Only cases count that the client was seen to depend on, by their weight.</p>\n");
+    page.push_str("<h2>By client</h2>\n<p>Only cases count that the client was seen to depend on, by their weight, and of differences those that it notices.</p>\n");
     table(score.clients.iter().map(|(client, tally)| (client.title(), tally)), &mut page);
     page.push_str("<h2>By family of endpoints</h2>\n");
     table(score.families.iter().map(|(family, tally)| (*family, tally)), &mut page);
@@ -110,7 +112,7 @@ fn not_played(run: &Run, page: &mut String) {
 
 /// How many failed and whom that breaks, before the failures themselves.
 fn family_heading(family: &str, tally: &Tally<'_>, page: &mut String) {
-    let broken = |client: &&Client| tally.failed.iter().any(|finding| finding.facts.clients.contains(client));
+    let broken = |client: &&Client| tally.failed.iter().any(|finding| noticed_by(finding).contains(client));
     let clients: Vec<&str> = Client::ALL.iter().filter(broken).map(|client| client.title()).collect();
     let whom = if clients.is_empty() { "no client that was tried".to_owned() } else { clients.join(", ") };
     let _ = writeln!(
@@ -124,16 +126,15 @@ fn family_heading(family: &str, tally: &Tally<'_>, page: &mut String) {
 }
 
 fn failure(finding: &Finding, page: &mut String) {
-    let Facts { id, says, source, clients, weight, .. } = &finding.facts;
-    let clients: Vec<&str> = clients.iter().map(|client| client.title()).collect();
-    let clients = if clients.is_empty() { "no client that was tried".to_owned() } else { clients.join(", ") };
+    let Facts { id, says, source, weight, .. } = &finding.facts;
+    let whom = whom(finding).unwrap_or_else(|| "matters to no client that was tried".to_owned());
     let id = escaped(id);
     let _ = writeln!(
         page,
         "<details><summary><b>{}</b> <code>{id}</code></summary>\n\
-         <p class=w id=\"{id}\">Weight {weight}; matters to {}. Source: {}. Alone: <code>--only '^{id}$'</code></p>",
+         <p class=w id=\"{id}\">Weight {weight}; {}. Source: {}. Alone: <code>--only '^{id}$'</code></p>",
         escaped(says),
-        escaped(&clients),
+        escaped(&whom),
         escaped(source)
     );
     match &finding.fate {
@@ -237,10 +238,11 @@ mod tests {
         let difference = Difference { place: "body".to_owned(), want: want.to_owned(), got: got.to_owned() };
         Fate::Differs(vec![StepDifference {
             step: 1,
-            sent: "GET /<x>".to_owned(),
+            sent: "GET /nacos/v1/ns/instance/list?<x>".to_owned(),
             differences: vec![difference],
             want: want.to_owned(),
             got: got.to_owned(),
+            refused: false,
         }])
     }
 
@@ -266,7 +268,7 @@ mod tests {
             "<h2>Failures",
             "<h3>beat</h3>\n<p class=w>1 of 1 cases, matter to Node 2.6.x.",
             "<code>beat/a</code>",
-            "GET /&lt;x&gt;",
+            "instance/list?&lt;x&gt;",
             "want &lt;<mark>a&gt;</mark>",
             "<h3>push</h3>\n<p class=w>2 of 3 cases, matter to Java 1.4.x, Go 1.1.x.",
             "<code>push/a</code>",

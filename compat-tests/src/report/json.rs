@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::bytes::Parting;
 use super::run::Run;
 use crate::finding::{Fate, Finding};
+use crate::notice::noticed_by;
 use crate::replay::StepDifference;
 use crate::score::{Score, Tally};
 
@@ -40,6 +41,7 @@ fn tallied(tally: &Tally<'_>) -> Value {
         "weight_passed": tally.passed,
         "weight_played": tally.played,
         "not_offered": tally.not_offered,
+        "not_told": tally.untold,
         "failed": tally.failed.iter().map(|finding| &finding.facts.id).collect::<Vec<_>>(),
     })
 }
@@ -61,6 +63,7 @@ fn case(finding: &Finding) -> Value {
         "family": facts.family,
         "level": facts.level,
         "clients": facts.clients,
+        "noticed_by": if finding.fate.failed() { noticed_by(finding) } else { Vec::new() },
         "weight": facts.weight,
         "seconds": finding.took.as_secs_f64(),
         "result": result,

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use super::bytes::Parting;
 use super::replayed::indented;
 use super::run::Run;
+use crate::facts::Client;
 use crate::finding::{Fate, Finding};
+use crate::notice::{is_unseen, noticed_by};
 use crate::replay::StepDifference;
 use crate::score::{Score, Tally};
 
@@ -55,6 +57,9 @@ fn line(name: &str, tally: &Tally<'_>, text: &mut String) {
     if tally.not_offered > 0 {
         let _ = write!(text, ", {} more not offered", tally.not_offered);
     }
+    if tally.untold > 0 {
+        let _ = write!(text, ", {} more not told", tally.untold);
+    }
     if name != "all" && !tally.failed.is_empty() {
         let named: Vec<&str> =
             tally.failed.iter().take(MOST_NAMED).map(|f| f.facts.says.trim_end_matches('.')).collect();
@@ -67,13 +72,12 @@ fn line(name: &str, tally: &Tally<'_>, text: &mut String) {
 
 fn describe(finding: &Finding, excused: bool, text: &mut String) {
     let facts = &finding.facts;
-    let clients: Vec<&str> = facts.clients.iter().map(|client| client.title()).collect();
     match &finding.fate {
         Fate::Differs(steps) => {
             let _ = writeln!(text, "DIFFERENT {}", facts.id);
             indented(text, "  ", &facts.says);
-            if !clients.is_empty() {
-                indented(text, "  ", &format!("matters to {}", clients.join(", ")));
+            if let Some(whom) = whom(finding) {
+                indented(text, "  ", &whom);
             }
             steps.iter().for_each(|step| describe_step(step, text));
         }
@@ -90,6 +94,20 @@ fn describe(finding: &Finding, excused: bool, text: &mut String) {
             indented(text, "    ", why);
         }
         Fate::Same | Fate::NotOffered(_) | Fate::NotPlayed(_) => {}
+    }
+}
+
+/// Who notices a failure, if clients depend on what the case shows.
+pub fn whom(finding: &Finding) -> Option<String> {
+    let noticed: Vec<&str> = noticed_by(finding).into_iter().map(Client::title).collect();
+    if finding.facts.clients.is_empty() {
+        None
+    } else if !noticed.is_empty() {
+        Some(format!("matters to {}", noticed.join(", ")))
+    } else if is_unseen(finding) {
+        Some("no client looks at what differs".to_owned())
+    } else {
+        Some("whether a client notices can't be told from this".to_owned())
     }
 }
 

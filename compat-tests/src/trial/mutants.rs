@@ -16,6 +16,7 @@ use crate::between::{How, Manner, Relay};
 use crate::cases::{Library, Playable};
 use crate::facts::{Client, Level, Need};
 use crate::finding::Finding;
+use crate::notice::noticed_by;
 use crate::target::Target;
 
 /// So many wrong servers are tried at a time.
@@ -185,7 +186,7 @@ fn try_one(server: &Target, library: &Library, mutant: Mutant, seed: u64) -> Res
     let jobs = if mutant.change.how.is_of_pushes() { 4 * JOBS } else { JOBS };
     let outcome = play(&relay, server, cases(library, &mutant), options(jobs, seed))?;
     let failed: Vec<&Finding> = outcome.findings.iter().filter(|finding| finding.fate.failed()).collect();
-    let clients = failed.iter().flat_map(|finding| finding.facts.clients.clone()).collect();
+    let clients = failed.iter().flat_map(|finding| noticed_by(finding)).collect();
     let failed = failed.iter().map(|finding| finding.facts.id.clone()).collect();
     Ok(Tried { mutant, met: relay.changed(), failed, clients })
 }

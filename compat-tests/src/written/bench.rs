@@ -129,6 +129,7 @@ impl<'a> Bench<'a> {
             differences: vec![difference],
             want: want.to_owned(),
             got: got.to_owned(),
+            refused: false,
         });
     }
 
