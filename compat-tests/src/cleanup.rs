@@ -38,7 +38,7 @@ pub fn take_away(target: &Target, ledger: &Ledger, token: &str, fixed: bool) -> 
                 ledger.instances(&service).for_each(|instance| remove(target, &service, instance));
             }
             // What can't be done now can't be a moment later either.
-            if answer.as_ref().is_none_or(|(status, _)| *status == 503) {
+            if answer.as_ref().is_none_or(|(status, _)| [0, 503].contains(status)) {
                 break;
             }
         }

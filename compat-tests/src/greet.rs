@@ -31,6 +31,11 @@ pub struct Greeting {
     pub members: usize,
 }
 
+/// Whether a server that was greeted answers, be it a refusal, within 5 s.
+pub fn answers(target: &Target) -> bool {
+    target.send(&HttpRequest::new("GET", QUESTION, Duration::from_secs(5))).is_ok()
+}
+
 /// Asks the server who it is, and logs in if `auth` (`USER:PASSWORD`) is given.
 ///
 /// # Errors

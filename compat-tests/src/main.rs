@@ -111,7 +111,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let url = arguments.url.as_deref().context("no URL is given")?;
     let Greeting { target, mut has, login, members } = meet(url, arguments, own_files)?;
     stands_alone(arguments, members)?;
-    let peers = arguments.peer.iter().map(|peer| Ok(meet(peer, arguments, false)?.target));
+    let peers = arguments
+        .peer
+        .iter()
+        .map(|peer| Ok(meet(peer, arguments, false).with_context(|| format!("--peer {peer}"))?.target));
     let peers = peers.collect::<Result<Vec<_>>>()?;
     if !peers.is_empty() {
         has.push(Need::Peers);
@@ -217,7 +220,10 @@ fn exit_code(run: &Run) -> ExitCode {
     } else if failed > 0 {
         ExitCode::from(1)
     } else if same + excused == 0 {
-        eprintln!("compat-tests: none of the chosen cases could be played");
+        let reasons = run.not_played();
+        let most = reasons.iter().max_by_key(|(_, cases)| **cases);
+        let why = most.map(|((_, why), _)| format!(": {why}")).unwrap_or_default();
+        eprintln!("compat-tests: none of the chosen cases could be played{why}");
         ExitCode::from(2)
     } else {
         ExitCode::SUCCESS

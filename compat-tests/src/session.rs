@@ -14,6 +14,7 @@ use crate::cleanup::take_away;
 use crate::facts::Need;
 use crate::finding::{Fate, Finding};
 use crate::golden::HttpRequest;
+use crate::greet::answers;
 use crate::login::Login;
 use crate::member::Member;
 use crate::order::Case;
@@ -34,8 +35,12 @@ const TRIES: usize = 3;
 pub const TOO_LATE: &str =
     "answers or this machine were so late, three times, that its times couldn't be judged";
 
-/// A server that checks the health of instances does so first within 7 s; twice that and some for a slow one.
-const FIRST_CHECK: Duration = Duration::from_secs(18);
+/// One who answers no question for so long has died.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The real server checks a new instance within 7 s, and again within 7 s; this and some for a slow one. One check may come by
+/// chance, from a server that checks once in a minute.
+const TWO_CHECKS: Duration = Duration::from_secs(25);
 
 /// How it is played, against whom.
 pub struct Session<'a> {
@@ -118,15 +123,16 @@ impl Session<'_> {
     /// One after the other, then the switches as they were.
     fn alone(&self, cases: &[Playable<'_>], left: &Mutex<Vec<String>>) -> (Vec<Finding>, Option<String>) {
         let door = self.back_door.as_ref().unwrap_or(&self.target);
-        let before = if cases.is_empty() { None } else { restore::switches(door).ok() };
+        let died = || self.target.stop().has_died();
+        let before = if cases.is_empty() || died() { None } else { restore::switches(door).ok() };
         let findings = cases.iter().map(|case| self.one(case, left)).collect();
         let after = match before {
+            _ if cases.is_empty() || died() => Ok(()),
             Some(before) => restore::put_back(door, &before),
-            None if cases.is_empty() => Ok(()),
             None => restore::put_status_back(door).map(drop),
         };
-        let died = self.target.stop().reason().is_some();
-        (findings, after.err().filter(|_| !died).map(|error| format!("{error:#}")))
+        let over = self.target.stop().reason().is_some();
+        (findings, after.err().filter(|_| !over).map(|error| format!("{error:#}")))
     }
 
     /// The cases about checks by the server, as soon as it has shown that it checks at all.
@@ -136,13 +142,13 @@ impl Session<'_> {
         }
         let checks = !self.has.contains(&Need::SameMachine) || self.checks_health(left).unwrap_or(true);
         if !checks && self.target.stop().reason().is_none() {
-            let fate = || Fate::NotOffered("health checks of persistent instances: none came within 18 s");
+            let fate = || Fate::NotOffered("health checks of persistent instances: not two came within 25 s");
             return cases.iter().map(|case| self.finding(case, Duration::ZERO, fate())).collect();
         }
         self.side_by_side(cases, left)
     }
 
-    /// Whether a persistent instance is asked for its health.
+    /// Whether a persistent instance is asked for its health, and again.
     fn checks_health(&self, left: &Mutex<Vec<String>>) -> Result<bool> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         listener.set_nonblocking(true)?;
@@ -151,13 +157,13 @@ impl Session<'_> {
         let path =
             format!("/nacos/v1/ns/instance?serviceName={run}&ip=127.0.0.1&port={port}&ephemeral=false");
         target.send(&HttpRequest::new("POST", &path, Duration::from_secs(10)))?;
-        let end = Instant::now() + FIRST_CHECK;
-        let mut came = false;
-        while !came && Instant::now() < end && target.stop().wait(Duration::from_millis(100)).is_ok() {
-            came = listener.accept().is_ok();
+        let end = Instant::now() + TWO_CHECKS;
+        let mut came = 0;
+        while came < 2 && Instant::now() < end && target.stop().wait(Duration::from_millis(100)).is_ok() {
+            came += usize::from(listener.accept().is_ok());
         }
         self.clean(&target, &run, false, left);
-        Ok(came)
+        Ok(came == 2)
     }
 
     fn one(&self, case: &Playable<'_>, left: &Mutex<Vec<String>>) -> Finding {
@@ -253,11 +259,16 @@ impl Session<'_> {
         })
     }
 
-    /// Ends the run if nobody answers any more.
+    /// Ends the run if nobody answers any more. A server that hangs still takes connections, so it is asked something.
     fn look_whether_it_lives(&self) {
         let stop = self.target.stop();
+        let begin = Instant::now();
         for _ in 0..4 {
-            if self.target.probe().is_ok() {
+            if begin.elapsed() > PATIENCE {
+                break;
+            }
+            let lives = if self.heeds_needs { answers(&self.target) } else { self.target.probe().is_ok() };
+            if lives {
                 return;
             }
             if stop.wait(Duration::from_millis(500)).is_err() {
@@ -268,7 +279,7 @@ impl Session<'_> {
     }
 
     fn clean(&self, target: &Target, run: &str, fixed: bool, left: &Mutex<Vec<String>>) {
-        if !self.heeds_needs || target.probe().is_err() {
+        if !self.heeds_needs || target.stop().has_died() || target.probe().is_err() {
             return;
         }
         let door = self.back_door.as_ref().unwrap_or(target);

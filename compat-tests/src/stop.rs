@@ -23,17 +23,22 @@ impl Stop {
         &self.interrupted
     }
 
-    /// Says that the server can't be reached any more.
+    /// Says that the server can't be reached any more, or takes connections but doesn't answer.
     pub fn server_died(&self) {
         self.died.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether that was said.
+    pub fn has_died(&self) -> bool {
+        self.died.load(Ordering::SeqCst)
     }
 
     /// Why it is over, if it is.
     pub fn reason(&self) -> Option<&'static str> {
         if self.interrupted.load(Ordering::SeqCst) {
             Some("interrupted")
-        } else if self.died.load(Ordering::SeqCst) {
-            Some("the server can't be reached any more")
+        } else if self.has_died() {
+            Some("the server doesn't answer any more")
         } else {
             None
         }

@@ -46,7 +46,8 @@ impl Target {
             }
         }
         let end = Instant::now() + exchange.timeout;
-        while Instant::now() < end && !line.closed && line.answers(exchange.head) < exchange.responses {
+        let over = |line: &Line| line.closed || Instant::now() >= end || self.stop.has_died();
+        while !over(&line) && line.answers(exchange.head) < exchange.responses {
             line.receive(Duration::from_millis(200))?;
         }
         while line.receive(exchange.idle)? {}
