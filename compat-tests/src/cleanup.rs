@@ -43,15 +43,22 @@ pub fn take_away(target: &Target, ledger: &Ledger, token: &str, fixed: bool) -> 
             }
         }
         if let Some((status, body)) = answer {
-            let ServiceKey { namespace, group, name } = service;
-            let why = format!("deleting it was answered {status} {}", body.trim());
-            left.push(format!("service {group}@@{name} of the namespace {namespace:?}: {why}"));
+            left.push(remains(&service, &format!("deleting it was answered {status} {}", body.trim())));
         }
     }
     if ledger.has_namespaces() {
         left.extend(namespaces(target, token));
     }
     left
+}
+
+/// What may be there still of a case whose server nobody can ask to take it away.
+pub fn not_taken_away(ledger: &Ledger, token: &str, fixed: bool) -> Vec<String> {
+    ledger.services(token, fixed).iter().map(|service| remains(service, "nobody answers")).collect()
+}
+
+fn remains(ServiceKey { namespace, group, name }: &ServiceKey, why: &str) -> String {
+    format!("service {group}@@{name} of the namespace {namespace:?}: {why}")
 }
 
 /// What the console's search finds under the token: a request may be read otherwise than its letters suggest.

@@ -150,10 +150,10 @@ const LONGEST_CACHE: f64 = 10_000.0;
 /// Whether a client doesn't look at this place of a list.
 fn in_list(client: Client, path: &str, one: &Difference) -> bool {
     match path {
-        "/dom" | "/checksum" | "/useSpecifiedURL" | "/env" | "/metadata" => true,
-        "/hosts/*/valid" | "/hosts/*/marked" | "/hosts/*/instanceId" => true,
+        "/dom" | "/checksum" | "/hosts/*/marked" | "/hosts/*/instanceId" => true,
+        "/metadata" => one.got == ABSENT || one.got == "null",
+        "/useSpecifiedURL" | "/env" | "/hosts/*/valid" | "/lastRefTime" => one.got == ABSENT,
         "/hosts/*/serviceName" => one.got == ABSENT || one.got.contains("@@"),
-        "/lastRefTime" => one.got == ABSENT,
         "/cacheMillis" => {
             one.got == ABSENT || one.got.parse().is_ok_and(|wait: f64| (0.0..=LONGEST_CACHE).contains(&wait))
         }
@@ -230,6 +230,7 @@ mod tests {
             (Client::Rust, LIST, "body /hosts/0/weight", "1.0", "\"1.0\""),
             (Java14, LIST, "body /hosts/0/metadata/a", "(absent)", "\"1\""),
             (Java14, LIST, "body /hosts/0/metadata", "{}", "null"),
+            (Node, LIST, "body /hosts/0/valid", "true", "false"),
             (Java14, LIST, "body /hosts", "1 items: [1]", "0 items: []"),
             (Java14, LIST, "body /cacheMillis", "3000", "600000"),
             (Client::Go, PUSH, "compressed", "true", "false"),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::cases::{Playable, Steps};
-use crate::cleanup::take_away;
+use crate::cleanup::{not_taken_away, take_away};
 use crate::facts::Need;
 use crate::finding::{Fate, Finding};
 use crate::golden::HttpRequest;
@@ -279,7 +279,12 @@ impl Session<'_> {
     }
 
     fn clean(&self, target: &Target, run: &str, fixed: bool, left: &Mutex<Vec<String>>) {
-        if !self.heeds_needs || target.stop().has_died() || target.probe().is_err() {
+        if !self.heeds_needs {
+            return;
+        }
+        if target.stop().has_died() || target.probe().is_err() {
+            let remains = not_taken_away(&target.ledger(), run, fixed);
+            left.lock().unwrap_or_else(PoisonError::into_inner).extend(remains);
             return;
         }
         let door = self.back_door.as_ref().unwrap_or(target);
