@@ -126,6 +126,8 @@ mod tests {
         findings.push(finding("heavy", &[Client::Go, Client::Java14], 3, broken()));
         findings.push(finding("kept", &[Client::Go], 4, Fate::Same));
         findings.push(finding("lacks", &[Client::Go], 9, Fate::NotOffered("x")));
+        let excused = Fate::Excused { why: String::new(), steps: Vec::new() };
+        findings.push(finding("not counted", &[Client::Go], 9, excused));
         let score = Score::of(&findings);
         let of = |client| &score.clients.iter().find(|(known, _)| *known == client).unwrap().1;
         assert_eq!(of(Client::Java14).percent(), Some(99));

@@ -35,7 +35,7 @@ fn counts(findings: &[&Finding], seconds: f64) -> String {
         findings.len(),
         count(|fate| matches!(fate, Fate::Differs(_))),
         count(|fate| matches!(fate, Fate::Broke { .. })),
-        count(|fate| !fate.counts()),
+        count(|fate| matches!(fate, Fate::NotOffered(_) | Fate::NotPlayed(_))),
     )
 }
 
