@@ -54,6 +54,7 @@ fn compare_one(expected: &Expected, got: &Got, rules: &Rules, key_order: bool) -
         (Expected::Datagram { gzip, body }, Got::Datagram(Some(got), _)) => {
             bodies.plain("compressed", gzip, &got.gzip);
             bodies.body("body", body, &got.body);
+            bodies.plain("body /data", &kind_of_data(body), &kind_of_data(&got.body));
         }
         (Expected::Datagram { body, .. }, Got::Datagram(None, _)) => {
             bodies.plain("datagram", body, &"nothing came".to_owned());
@@ -159,6 +160,11 @@ impl Bodies<'_> {
     fn masked(&self, body: &str) -> String {
         self.rules.masks.iter().fold(body.to_owned(), |body, mask| mask.apply(&body))
     }
+}
+
+/// What a push has its list in: a text, which clients parse for themselves. As trees, that and an object are the same.
+fn kind_of_data(push: &str) -> &'static str {
+    read(push).and_then(|push| push.get("data").map(Json::kind)).unwrap_or("nothing")
 }
 
 fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
