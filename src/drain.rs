@@ -49,6 +49,12 @@ pub enum DrainError {
         /// Its text.
         text: String,
     },
+    /// Somebody else may have told it, and it shut its port just now; or it was killed.
+    #[error("{node} stopped before it answered; whether it left in order isn't known")]
+    Ended {
+        /// `host:port`.
+        node: String,
+    },
     /// It has been told, and may be stopping still.
     #[error("{node} was told to leave and stop, and still takes connections after {} s", .limit.as_secs())]
     Late {
@@ -60,10 +66,11 @@ pub enum DrainError {
 }
 
 impl DrainError {
-    /// 1 where the node goes on, 2 for words that name none, 3 where it was told and hasn't stopped yet.
+    /// 1 where the node goes on, 2 for words that name none, 3 where it isn't known to have left: it was told and hasn't stopped
+    /// yet, or stopped without an answer.
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Late { .. } => 3,
+            Self::Late { .. } | Self::Ended { .. } => 3,
             Self::Url(_) => 2,
             Self::Unanswered { .. } | Self::Refused { .. } => 1,
         }
@@ -91,15 +98,16 @@ fn ended(mut out: impl io::Write, text: &str, code: u8) -> ExitCode {
 /// Ready when the node takes no connections any more; gives its `host:port`.
 ///
 /// # Errors
-/// [`DrainError`]; after [`DrainError::Late`] alone the node has been told.
+/// [`DrainError`]; after [`DrainError::Late`] the node has been told.
 pub async fn drain(url: &str, limit: Duration) -> Result<String, DrainError> {
     let (node, end) = (node_at(url).ok_or_else(|| DrainError::Url(url.to_owned()))?, Instant::now() + limit);
     let request = Request::put(PATH).body(Bytes::new()).expect("it is constant");
     let answer = Client::new(ClientSettings::default()).send(&node, request, limit, MAX_ANSWER).await;
     let answer = match answer {
         Ok(answer) => answer,
-        // Somebody else has told it, and it shut its port just now.
-        Err(CallError::Closed) if timeout(SHUTTING.min(limit), shut(&node)).await.is_ok() => return Ok(node),
+        Err(CallError::Closed) if timeout(SHUTTING.min(limit), shut(&node)).await.is_ok() => {
+            return Err(DrainError::Ended { node });
+        }
         Err(why) => return Err(DrainError::Unanswered { node, why }),
     };
     if answer.status() != StatusCode::OK {
@@ -209,9 +217,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_stops_at_that_moment_has_left_and_who_goes_on_has_not() {
+    async fn who_stops_at_that_moment_may_have_left_and_who_goes_on_has_not() {
         let url = node("", false).await;
-        assert!(drain(&url, Duration::from_secs(30)).await.is_ok());
+        let error = drain(&url, Duration::from_secs(30)).await.unwrap_err();
+        assert_eq!((error.exit_code(), matches!(error, DrainError::Ended { .. })), (3, true), "{error}");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move {

@@ -6,7 +6,12 @@
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod in_process;
 
-use std::{convert::Infallible, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    io,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -194,10 +199,14 @@ async fn nobody_is_believed_who_speaks_for_one_that_is_not_listed() {
 }
 
 #[tokio::test]
-async fn what_the_list_of_a_member_of_1x_lacks_has_gone_though_it_says_who_it_is() {
-    let mut node = exchanging().await;
-    let mut kept = Vec::new();
-    for number in 0..12 {
+async fn what_the_list_of_a_member_of_1x_lacks_has_gone_where_it_is_the_owner_and_says_who_it_is() {
+    let cluster = cluster(Standing::Serving).await;
+    for legacy in [B, C] {
+        cluster.reported(&MemberReport { nacre: None, ..nacre(legacy) }, Millis(0));
+    }
+    let mut node = exchanging_in(cluster);
+    let mut left = BTreeMap::new();
+    for number in 0..24 {
         let of = format!("com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s{number}");
         for list in [r#"{"ip":"10.9.9.9","port":80}"#, ""] {
             let datum =
@@ -209,11 +218,15 @@ async fn what_the_list_of_a_member_of_1x_lacks_has_gone_though_it_says_who_it_is
         let service = format!("serviceName=G@@s{number}");
         let owner = get(&mut node, &format!("/v1/ns/operator/distro/server?{service}")).await;
         let list = get(&mut node, &format!("/v1/ns/instance/list?{service}&healthyOnly=false")).await;
-        kept.push((owner["responsibleServer"] == OWN, list["hosts"].as_array().unwrap().len()));
+        let hosts = list["hosts"].as_array().unwrap().len();
+        left.entry(owner["responsibleServer"].as_str().unwrap().to_owned())
+            .or_insert_with(BTreeSet::new)
+            .insert(hosts);
     }
-    // Of services of its own the node judges itself.
-    assert!(kept.iter().all(|(is_own, hosts)| *hosts == usize::from(*is_own)), "{kept:?}");
-    assert!(kept.contains(&(false, 0)), "{kept:?}");
+    // Of services of its own the node judges itself, and of those of another member the teller has copies.
+    let expected =
+        [(OWN, 1), (B, 0), (C, 1)].map(|(owner, hosts)| (owner.to_owned(), BTreeSet::from([hosts])));
+    assert_eq!(left, BTreeMap::from(expected));
 }
 
 #[tokio::test]

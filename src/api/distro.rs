@@ -69,14 +69,15 @@ pub fn put_datum(api: &Api, call: &V1Call) -> Outcome {
         return Ok(Reply::OK);
     };
     body::check_json(call).inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
-    if let Some(named) = peers::named(call) {
-        peers::check_known(&api.cluster.view_guard(), &named)?;
+    let sender = peers::sender(call);
+    if let Some(sender) = &sender {
+        peers::check_known(&api.cluster.view_guard(), &sender.address)?;
     }
-    let from = peers::source(call);
-    let unreached = from.iter().flat_map(|_| unreached_of(&call.head.headers)).collect::<Vec<_>>();
-    let written = peers::written(distro, from.as_ref(), call)?;
+    let nacre = sender.as_ref().filter(|sender| sender.is_nacre).map(|sender| &sender.address);
+    let unreached = nacre.iter().flat_map(|_| unreached_of(&call.head.headers)).collect::<Vec<_>>();
+    let written = peers::written(distro, nacre, call)?;
     let outcome = distro
-        .receive(from.as_ref(), &unreached, written, &call.body)
+        .receive(sender.as_ref(), &unreached, written, &call.body)
         .map_err(|error| Refusal::failed(format_args!("JSON parse error: {error}")))
         .inspect_err(|refusal| peers::note_malformed(api, call, refusal))?;
     let answer = match first_fault(&outcome) {

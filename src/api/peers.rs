@@ -19,7 +19,7 @@ use super::{Api, V1Call, node::check_own_host, params::Params, reply::Refusal, r
 use crate::{
     base::clock::Reading,
     cluster::{Address, Standing, View, document},
-    distro::{Distro, handle::LONGEST_WAY_MS},
+    distro::{Distro, accept::Sender, handle::LONGEST_WAY_MS},
 };
 
 /// Whether a request with these headers comes from a proven member; never while there are none.
@@ -52,21 +52,20 @@ pub fn check(api: &Api, call: &V1Call) -> Result<(), Refusal> {
 /// the whole list of a member of 1.x.
 fn parts(api: &Api, view: &View, call: &V1Call) -> bool {
     call.facts.brings_data()
-        && source(call).is_some_and(|source| view.parting.contains(&source))
+        && sender(call).is_some_and(|sender| sender.is_nacre && view.parting.contains(&sender.address))
         && api.doorkeeper.sees_part(view, call.peer.ip())
 }
 
-/// Who sent a call, as far as its headers say.
-#[must_use]
-pub fn named(call: &V1Call) -> Option<Address> {
+fn named(call: &V1Call) -> Option<Address> {
     call.head.headers.get(&SOURCE)?.to_str().ok().map(Address::new)
 }
 
-/// The Nacre member that sent a call. One of 1.x names itself by the same header; its lists are whole all the same, and what
-/// they lack has gone.
+/// The member that sent a call, as far as its headers say. 1.4.8 doesn't name itself where it sends data, others that speak its
+/// wire do.
 #[must_use]
-pub fn source(call: &V1Call) -> Option<Address> {
-    named(call).filter(|_| call.head.headers.contains_key(&PEER))
+pub fn sender(call: &V1Call) -> Option<Sender> {
+    let is_nacre = call.head.headers.contains_key(&PEER);
+    named(call).map(|address| Sender { address, is_nacre })
 }
 
 /// When a member wrote a call: ages in it count from then. The row has been found to be for members alone.

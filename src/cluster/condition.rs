@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use super::{Address, MemberState, Roster, Standing, View, lookup::LookupShown, member::digest_of};
+use super::{
+    Address, MemberState, Roster, ShownMember, Standing, View, lookup::LookupShown, member::digest_of,
+};
 
 /// One line of `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +81,10 @@ pub fn conditions(roster: &Roster, lookup: Option<&LookupShown>, moved: Option<&
             .then(|| format!("{} holds {count} instances and services that aren't shared", member.address))
     });
     let own_list = digest_of(&roster.listed());
-    let differing = shown.iter().filter_map(|member| {
+    // Of one that is away the list of then is known, and a node that was taken off has another list than all.
+    let is_compared =
+        |member: &&ShownMember| member.state != MemberState::Down && roster.standing() != Standing::Removed;
+    let differing = shown.iter().filter(is_compared).filter_map(|member| {
         let list = member.report.as_ref()?.nacre.as_ref()?.list.as_ref()?;
         (*list != own_list).then(|| format!("{} has another list than this node", member.address))
     });
@@ -216,6 +221,12 @@ mod tests {
         assert_eq!(MemberCounts::of(&roster.view()).up, 2, "it answers");
         roster.probed(&b, known(false), Millis(2));
         assert_eq!(troubles(&roster, None, None), ["members: b:1 doesn't list this node"]);
+        roster.forbidden(&b);
+        roster.shown_nacre(&b, 1);
+        assert!(!roster.is_forbidden_by(&b), "it has answered");
+        roster.forbidden(&b);
+        roster.probed(&b, Probe::Alone, Millis(2));
+        assert!(!roster.is_forbidden_by(&b), "it has no list");
         roster.probed(&b, known(true), Millis(3));
         assert_eq!(troubles(&roster, None, None), [""; 0]);
     }
@@ -230,6 +241,7 @@ mod tests {
         roster.reported(&MemberReport::of_nacre(&Address::new("c:1"), mark), Millis(2));
         let lookup = LookupShown {
             kind: "address-server",
+            is_own: false,
             place: "http://s:80/l".into(),
             trouble: Some("it answered 500".into()),
             server: Some(AddressServerShown {
@@ -254,6 +266,16 @@ mod tests {
         );
         let counts = MemberCounts { up: 1, suspicious: 1, down: 1, nacre: 1, ring: 2, ..Default::default() };
         assert_eq!(MemberCounts::of(&roster.view()), counts);
+    }
+
+    #[test]
+    fn one_whose_name_is_not_found_is_told_of_as_such() {
+        let mut roster = roster(&["b:1"]);
+        roster.probed(&Address::new("b:1"), Probe::Impossible, Millis(1));
+        let line = &troubles(&roster, None, None)[0];
+        assert!(line.ends_with(": this node can't call it: is its name found here?"), "{line}");
+        roster.probed(&Address::new("b:1"), Probe::Answered { known: true, nacre: Some(1) }, Millis(2));
+        assert_eq!(troubles(&roster, None, None), [""; 0]);
     }
 
     #[test]
@@ -291,6 +313,8 @@ mod tests {
             roster.reported(&MemberReport::of_nacre(&Address::new(member), mark), Millis(2));
         }
         assert_eq!(troubles(&roster, None, None), ["member list: b:1 has another list than this node"]);
+        roster.probed(&Address::new("b:1"), Probe::Refused, Millis(3));
+        assert_eq!(troubles(&roster, None, None), ["members: b:1 DOWN: it refuses connections"]);
     }
 
     #[test]

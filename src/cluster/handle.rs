@@ -142,7 +142,7 @@ impl Cluster {
 
     /// A member answered a call as that of a stranger.
     pub fn forbidden(&self, address: &Address) {
-        self.change(|roster| roster.forbidden(address));
+        self.change(|roster| tell_if_forbidden(roster, address, |roster| roster.forbidden(address)));
     }
 
     /// The node that answers at the address of a member has another name.
@@ -247,7 +247,7 @@ impl Cluster {
     /// Whether the list of members lies on this machine, where nobody makes it of the nodes that are ready.
     #[must_use]
     pub fn has_own_list(&self) -> bool {
-        self.lookup().is_some_and(|lookup| lookup.kind == "file")
+        self.lookup().is_some_and(|lookup| lookup.is_own)
     }
 
     /// Where the list comes from; none for a node that serves alone.
@@ -367,14 +367,10 @@ impl Cluster {
     /// How a member answered a report.
     pub(super) fn probed(&self, address: &Address, probe: Probe) {
         self.change_quietly(|roster| {
-            let was_forbidden = roster.is_forbidden_by(address);
             let was_called = roster.called(address).cloned();
-            roster.probed(address, probe, self.0.clock.now());
+            tell_if_forbidden(roster, address, |roster| roster.probed(address, probe, self.0.clock.now()));
             if roster.called(address).is_some_and(|called| was_called.as_ref() != Some(called)) {
                 self.warn_of_name(roster, address);
-            }
-            if roster.is_forbidden_by(address) && !was_forbidden {
-                tracing::warn!("{}", forbidden_text(address));
             }
         });
         if let Some(members) = &self.0.members {
@@ -416,5 +412,13 @@ impl Cluster {
             self.0.changes.send_modify(|count| *count += 1);
         }
         Some(outcome)
+    }
+}
+/// Changes a member, and tells the operator where it doesn't take this node for one any more.
+fn tell_if_forbidden(roster: &mut Roster, address: &Address, change: impl FnOnce(&mut Roster)) {
+    let was_forbidden = roster.is_forbidden_by(address);
+    change(roster);
+    if roster.is_forbidden_by(address) && !was_forbidden {
+        tracing::warn!("{}", forbidden_text(address));
     }
 }

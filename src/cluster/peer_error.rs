@@ -42,8 +42,8 @@ pub enum PeerError {
     #[error("the member's answer can't be used")]
     Malformed(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// This node can't call (no files or ports left, a name that isn't found): says nothing of the member.
-    #[error("this node can't call the member")]
-    Impossible(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("this node can't call the member: {0}")]
+    Impossible(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// What a failed call says about the member.

@@ -37,10 +37,8 @@ impl From<&PeerError> for Probe {
             PeerError::Unknown(_) | PeerError::Late => Self::NotReady { starting: false },
             PeerError::Forbidden(_) => Self::Stranger,
             // A name that nobody has any more is a failure, as in 1.x: whoever can't be called can't own services.
-            PeerError::Impossible(_)
-            | PeerError::Silent
-            | PeerError::Refused(..)
-            | PeerError::Malformed(_) => Self::Failed,
+            PeerError::Impossible(_) => Self::Impossible,
+            PeerError::Silent | PeerError::Refused(..) | PeerError::Malformed(_) => Self::Failed,
         }
     }
 }

@@ -306,7 +306,7 @@ impl Roster {
     /// must not serve as if they were of 1.x.
     pub fn shown_nacre(&mut self, address: &Address, protocol: u32) {
         if let Some(member) = self.members.get_mut(address) {
-            member.nacre = Some(protocol);
+            (member.nacre, member.forbids_us) = (Some(protocol), false);
         }
     }
 

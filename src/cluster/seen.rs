@@ -35,6 +35,8 @@ pub enum Probe {
     Alone,
     /// Anything else: no answer in time, another status, something else than JSON, another code in it.
     Failed,
+    /// This node couldn't call it: for the state the same.
+    Impossible,
 }
 
 /// Why a member is DOWN whose reports say that it is well.
@@ -229,12 +231,16 @@ impl Seen {
                 self.gone("it refuses connections");
             }
             Probe::Alone => {
-                self.knows_us = None;
+                (self.knows_us, self.forbids_us) = (None, false);
                 self.gone(
                     "it serves alone, its own list names no members: give it the list, and start it anew",
                 );
             }
             Probe::Failed => self.failed(rules, now),
+            Probe::Impossible => {
+                self.failed(rules, now);
+                self.why = "this node can't call it: is its name found here?";
+            }
         }
     }
 

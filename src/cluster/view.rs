@@ -158,6 +158,12 @@ impl View {
         self.place(address.as_str()).map(|index| &self.peers[index])
     }
 
+    /// Whether the peer of this address has shown that it is Nacre.
+    #[must_use]
+    pub fn is_nacre(&self, address: &Address) -> bool {
+        self.peer(address).is_some_and(|peer| peer.nacre.is_some())
+    }
+
     /// Whether a peer has this address.
     #[must_use]
     pub fn lists(&self, address: &str) -> bool {

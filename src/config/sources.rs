@@ -356,7 +356,8 @@ impl Loading {
     ) {
         let folder = &settings.config_dir;
         let unread = folder.join("application.properties");
-        let has_unread = file != Some(&unread) && read(&unread).is_ok();
+        let is_read = file.is_some_and(|file| is_same(file, &unread));
+        let has_unread = !is_read && read(&unread).is_ok();
         let is_alone = settings.membership.lookup == Lookup::Standalone;
         let text = match (has_unread, is_alone && settings.membership.standalone != Some(true)) {
             (true, true) => {
@@ -364,7 +365,7 @@ impl Loading {
                 this server serves alone"
             }
             (true, false) => "its application.properties isn't read: name it with --config",
-            (false, true) if file != Some(&unread) => "holds no cluster.conf: this server serves alone",
+            (false, true) if !is_read => "holds no cluster.conf: this server serves alone",
             (false, _) => return,
         };
         self.warnings.push(Notice::warn_at(&Place::File { path: folder.clone(), line: 0 }, "", text));
@@ -425,21 +426,19 @@ impl Loading {
         match (&cluster.identity_key, &cluster.identity_value) {
             (Some(_), None) => self.warn_of(
                 name,
-                "proves no member without nacos.core.auth.server.identity.value: members are known by their addresses alone",
+                "proves no member without nacos.core.auth.server.identity.value: members are known by their \
+                addresses alone",
             ),
             (None, Some(_)) => self.warn_of(
                 value,
-                "proves no member without nacos.core.auth.server.identity.key: members are known by their addresses alone",
+                "proves no member without nacos.core.auth.server.identity.key: members are known by their \
+                addresses alone",
             ),
-            (Some(name), Some(secret))
-                if KNOWN_IDENTITIES.iter().any(|(known, text)| name.eq_ignore_ascii_case(known) && secret.reveal() == *text) =>
-            {
-                self.warn_of(
-                    value,
-                    "stands in Nacos's manual together with its key, so anybody knows it, passes for a member with it and can \
-                     change everything that is registered; choose another one, the same on all members",
-                );
-            }
+            (Some(name), Some(secret)) if is_known_identity(name, secret.reveal()) => self.warn_of(
+                value,
+                "stands in Nacos's manual together with its key, so anybody knows it, passes for a member with it \
+                and can change everything that is registered; choose another one, the same on all members",
+            ),
             _ => {}
         }
     }
@@ -458,7 +457,9 @@ impl Loading {
         read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
     ) {
         let folders = [settings.data_dir.join("conf"), PathBuf::from("./conf")];
-        for path in folders.map(|folder| folder.join("cluster.conf")).iter().filter(|path| *path != heard) {
+        for path in
+            folders.map(|folder| folder.join("cluster.conf")).iter().filter(|path| !is_same(path, heard))
+        {
             if read(path).is_ok_and(|bytes| mode::names_a_member(&String::from_utf8_lossy(&bytes))) {
                 let place = Place::File { path: path.clone(), line: 0 };
                 let reason = format!(
@@ -484,6 +485,16 @@ impl Loading {
         }
         Ok(Loaded { settings, file, notices })
     }
+}
+
+/// Whether two paths are spellings of one, as far as that shows without a look at the disk.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    whole(one) == whole(other)
+}
+
+fn is_known_identity(name: &str, secret: &str) -> bool {
+    KNOWN_IDENTITIES.iter().any(|(known, text)| name.eq_ignore_ascii_case(known) && secret == *text)
 }
 
 #[cfg(test)]

@@ -957,6 +957,7 @@ fn a_named_folder_without_a_list_is_told_of() {
         (&[settings, list], None, &[], &[unread]),
         (&[settings], None, members, &[unread]),
         (&[settings], Some(settings), &[], &[]),
+        (&[settings, "./c/application.properties"], Some("./c/application.properties"), &[], &[]),
         (&[empty, "d/conf/application.properties"], None, &[], &[alone]),
     ] {
         let expected = expected.iter().map(|&text| text.to_owned()).collect();

@@ -20,7 +20,7 @@ use crate::{
         Definition, Instance, Registry, ServiceKey,
         cluster::Cluster,
         instance::InstanceId,
-        merge::{Judge, Merged, Replaced},
+        merge::{Judge, ListFor, Merged, Replaced},
         name::NameError,
         registry::Place,
     },
@@ -165,7 +165,7 @@ pub enum Part {
     Copies,
     /// It keeps a copy, and a Nacre member tells that is the owner; or it loads, and shall show what the others show.
     Follows,
-    /// It owns the service since a moment ago, or a Nacre member tells that isn't the owner: of a list without stamps it takes
+    /// It owns the service since a moment ago, or one tells that isn't the owner: of a list without stamps it takes
     /// what is new. A Nacre member sends such lists as long as it doesn't know that this node is one.
     Collects,
     /// The same, and who tells came to the ring a moment ago: what it calls silent may beat to others.
@@ -188,7 +188,12 @@ impl Part {
         if view.standing.is_loading() {
             return Self::Follows;
         }
-        Self::of(owner(view, &key.name), from, is_newcomer, is_long)
+        let owner = owner(view, &key.name);
+        match Self::of(owner, from, is_newcomer, is_long) {
+            // Whoever tells is of 1.x, so it isn't that owner.
+            Self::Copies if matches!(owner, Owner::Peer(owner) if view.is_nacre(owner)) => Self::Collects,
+            part => part,
+        }
     }
 
     /// Of a node that serves, to a service with this owner. `from`: the Nacre member that tells, if it is one, or the member
@@ -211,6 +216,16 @@ impl Part {
         }
     }
 
+    /// What a list without stamps counts for.
+    #[must_use]
+    pub fn taken_for(self) -> ListFor {
+        match self {
+            Self::Copies => ListFor::Whole,
+            Self::Follows => ListFor::Copy,
+            Self::Collects | Self::Doubts | Self::Judges => ListFor::News,
+        }
+    }
+
     /// Who says what of it has been silent for too long.
     #[must_use]
     pub fn judge(self) -> Judge {
@@ -220,6 +235,25 @@ impl Part {
             Self::Copies | Self::Collects => Judge::Another,
             Self::Doubts => Judge::Nobody,
         }
+    }
+}
+
+/// A member that sends data and says who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// Its address.
+    pub address: Address,
+    /// It shows that it is Nacre.
+    pub is_nacre: bool,
+}
+
+impl Sender {
+    /// Whose word its data of a service are, as [`Part::of`] takes it: nobody's where it is a member of 1.x and the owner, since
+    /// its list is whole then. Of other services it has copies, and may have old ones.
+    #[must_use]
+    pub fn tells_of(&self, view: &View, key: &ServiceKey) -> Option<&Address> {
+        let is_whole = !self.is_nacre && owner(view, &key.name) == Owner::Peer(&self.address);
+        (!is_whole).then_some(&self.address)
     }
 }
 
@@ -265,8 +299,7 @@ pub fn take(
                 }
                 Content::List(list) => {
                     outcome.read += list.len();
-                    let adds = part != Part::Copies;
-                    let mut replaced = registry.replace_by_legacy(place, &list, adds, now)?;
+                    let mut replaced = registry.replace_by_legacy(place, &list, part.taken_for(), now)?;
                     let left_out = replaced.refused.take();
                     (Taken::Replaced(replaced), left_out)
                 }
@@ -369,6 +402,35 @@ mod tests {
         for serving in [Standing::Serving, Standing::Leaving] {
             assert_eq!([2, 3].map(|from| part(serving, from)), [Part::Follows, Part::Collects]);
         }
+    }
+
+    #[test]
+    fn what_the_owner_of_1x_tells_is_its_whole_list_and_what_another_member_does_is_not() {
+        let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
+        let mut peers = [2, 3, 4].map(|n| Peer::new(address(n), MemberState::Up));
+        peers[2].nacre = Some(1);
+        let view = View::new(address(1), Standing::Serving, peers.to_vec(), Mapping::Modulo);
+        let mut parts = std::collections::BTreeSet::new();
+        for key in (0..60).map(|n| ServiceKey::new("public", &format!("G@@{n}"))) {
+            for (from, is_nacre) in [(2, true), (2, false), (3, false), (9, true)] {
+                let sender = Sender { address: address(from), is_nacre };
+                let part = Part::in_view(&view, &key, sender.tells_of(&view, &key), false, || false);
+                let expected = match (owner(&view, &key.name) == Owner::Peer(&sender.address), is_nacre) {
+                    (true, true) => Part::Follows,
+                    (true, false) => Part::Copies,
+                    (false, _) => Part::Collects,
+                };
+                assert_eq!(part, expected, "{key} {sender:?}");
+                parts.insert(format!("{expected:?}"));
+            }
+            // 1.4.8 doesn't say who it is; a Nacre member it isn't.
+            let expected = match owner(&view, &key.name) {
+                Owner::Peer(of) if *of != address(4) => Part::Copies,
+                _ => Part::Collects,
+            };
+            assert_eq!(Part::in_view(&view, &key, None, false, || false), expected, "{key}");
+        }
+        assert_eq!(parts.len(), 3, "{parts:?}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::{
         Entry, Extent, Instance, Limits, Registry, ServiceKey,
         gone::Cause,
         instance::{Description, InstanceId},
+        merge::ListFor,
         registry::Place,
     },
 };
@@ -303,7 +304,7 @@ proptest! {
     fn what_is_told_is_the_same_with_whoever_takes_it(list in prop::collection::vec(described(), 1..6)) {
         let (from, to) = (registry(), registry());
         let service = ServiceKey::new("public", "G@@s");
-        from.replace_by_legacy(service.place(), &list, false, AT.now).unwrap();
+        from.replace_by_legacy(service.place(), &list, ListFor::Whole, AT.now).unwrap();
         let state = |registry: &Registry| registry.get(service.place()).unwrap().state();
         let data = [DatumToSend { service: service.clone(), state: Some(state(&from)), newer_than: None }];
         for body in bodies(data, Dialect::Nacre, || AT, BODY_BYTES) {

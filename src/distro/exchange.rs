@@ -21,6 +21,7 @@ use super::{
     key,
     lists::Lists,
     load::Loaded,
+    mapper::{Owner, owner},
     outbox::{Item, Sent},
     pieces::{PieceError, Pieces},
     silence,
@@ -34,7 +35,7 @@ use crate::{
         Address, Evidence, Peer, PeerError, Peers, View, behind_text,
         peer::{AllData, MOST_UNREACHED},
     },
-    model::{Registry, ServiceKey},
+    model::{Registry, ServiceKey, merge::ListFor},
 };
 
 /// How long the question of a member waits for those that it can't ask itself. It waits for 3 s in all.
@@ -79,6 +80,8 @@ struct Loading {
     fault: Option<String>,
     /// Documents that couldn't be read.
     unreadable: usize,
+    /// Those of them in which nobody looked for what is good.
+    unsearched: usize,
 }
 
 /// Documents of one answer that can't be read and are looked at piece by piece for what is good in them; further ones are left
@@ -269,20 +272,21 @@ impl Exchange {
 
     /// Takes some of all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
     /// What comes when the node serves, from a peer that wasn't waited for any more, counts as what any member tells then: parts
-    /// of it are here, and it may know of what nobody else does. What can't be read is left out, and costs nothing else.
+    /// of it are here, and it may know of what nobody else does. What can't be read is left out, and costs nothing else up to a bound ([`MOST_UNREADABLE`]).
     ///
     /// `asked`: when it was asked for, here and below.
     fn take_some(&self, from: &Address, body: &[u8], asked: Reading, loading: &mut Loading) {
         let at = self.at();
         match batch::read_answer(body, asked, at) {
             Ok(batch) => {
-                let outcome = self.distro.take(Some(from), batch, at.now);
+                let outcome = self.distro.take_answer(from, batch, at.now);
                 loading.took(&outcome);
                 self.distro.send_better(from, &outcome);
             }
             Err(error) => {
                 loading.unreadable += 1;
                 let is_searched = loading.unreadable <= MOST_UNREADABLE;
+                loading.unsearched += usize::from(!is_searched);
                 let each = if is_searched { Pieces::each(body) } else { Vec::new() };
                 if each.len() > 1 {
                     each.iter().for_each(|one| self.take_some(from, one, asked, loading));
@@ -305,6 +309,13 @@ impl Exchange {
         }
         if let Some(fault) = &loading.fault {
             self.distro.note_failure(from, FAULTY_DATA, fault);
+        }
+        if loading.unsearched > 0 {
+            let reason = format!(
+                "{} parts of its data were left out as a whole, after {MOST_UNREADABLE} documents that can't be read",
+                loading.unsearched
+            );
+            self.distro.note_failure(from, LEFT_OUT, &reason);
         }
     }
 
@@ -396,7 +407,7 @@ impl Exchange {
             Ok(body) => {
                 let at = self.at();
                 let batch = batch::read_answer(&body, asked, at);
-                batch.map(|batch| self.distro.take(Some(from), batch, at.now)).map_err(Into::into)
+                batch.map(|batch| self.distro.take_answer(from, batch, at.now)).map_err(Into::into)
             }
             Err(error) => Err(ExchangeError::from(error)),
         };
@@ -471,23 +482,19 @@ impl Exchange {
         Ok(Answer::Done)
     }
 
-    /// Asks a member of 1.x for its lists; what it doesn't know any more has gone. Keys are parted by commas, so one that has a
-    /// comma can't be asked for: it comes with the next change.
+    /// Asks a member of 1.x for its lists; what it doesn't know any more has gone.
     async fn pull(&self, to: &Address, keys: Vec<ServiceKey>) -> Result<Answer<ServiceKey>, ExchangeError> {
-        let keys: Vec<ServiceKey> = keys.into_iter().filter(|key| !key.namespace.contains(',')).collect();
-        if keys.is_empty() {
-            return Ok(Answer::Done);
-        }
         let texts: Vec<String> = keys.iter().map(|key| key::of(key.place())).collect();
         let asked = self.at();
         let (body, at) = (self.peers.data(to, &texts).await?, self.at());
-        let outcome = self.distro.take(None, batch::read_answer(&body, asked, at)?, at.now);
+        let outcome = self.distro.take_lists(to, batch::read_answer(&body, asked, at)?, at.now);
         let known: BTreeSet<&ServiceKey> = outcome.taken.iter().map(|(key, _)| key).collect();
         for key in keys.iter().filter(|key| !known.contains(key)) {
             let refused = outcome.refused.iter().any(|(text, _)| *text == key::of(key.place()));
-            if !refused && !self.distro.owns(key) && self.registry().get(key.place()).is_some() {
+            let is_its_own = owner(&self.distro.0.cluster.view(), &key.name) == Owner::Peer(to);
+            if !refused && is_its_own && self.registry().get(key.place()).is_some() {
                 // A name that is there can be made.
-                let _ = self.registry().replace_by_legacy(key.place(), &[], false, at.now);
+                let _ = self.registry().replace_by_legacy(key.place(), &[], ListFor::Whole, at.now);
             }
         }
         self.distro.note_outcome(to, &outcome);
@@ -563,6 +570,19 @@ mod tests {
         let mut loading = Loading::default();
         loading.took(&take(&registry, batch, |_| Part::Follows, AT.now));
         loading
+    }
+
+    #[test]
+    fn an_answer_is_useless_where_there_was_something_and_nothing_of_it_could_be_taken() {
+        let fault = || Some("wrong".to_owned());
+        let too_long = || Some(("key".to_owned(), 0));
+        let is_useless = |any_good, fault, too_long| {
+            Loading { any_good, fault, too_long, ..Loading::default() }.is_useless()
+        };
+        assert!(!is_useless(false, None, None), "there was nothing");
+        assert!(is_useless(false, fault(), None) && is_useless(false, None, too_long()));
+        assert!(!is_useless(true, fault(), too_long()));
+        assert!(loading(&[&[0]]).any_good && !loading(&[]).any_good);
     }
 
     #[test]

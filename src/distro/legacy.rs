@@ -41,7 +41,8 @@ pub enum Compared {
     Differing(Vec<ServiceKey>),
 }
 
-/// Compares the checksums (by key) that `source` sent of all that it owns.
+/// Compares the checksums (by key) that `source` sent of all that it owns. What it takes for its own and isn't, by this node's
+/// view, is passed over.
 #[must_use]
 pub fn compare(
     registry: &Registry,
@@ -55,6 +56,9 @@ pub fn compare(
         let Key::List(place) = key::read(text) else { continue };
         if owner(view, place.name) == Owner::Here {
             return Compared::Disputed(place.to_key());
+        }
+        if owner(view, place.name) != Owner::Peer(source) {
+            continue;
         }
         let service = registry.get(place);
         if service.is_none_or(|service| checksum::of(&service.state()) != *sent) {
@@ -96,10 +100,19 @@ impl Distro {
                 false
             }
             Compared::Differing(keys) => {
-                self.0.core.lock().pull(source, keys);
-                self.0.woken.notify_one();
+                self.pull(source, keys);
                 true
             }
+        }
+    }
+
+    /// Asks a member of 1.x for lists of its own, but for those of which something waits for it. Keys are parted by commas, so one
+    /// that has a comma can't be asked for: it comes with the next change.
+    pub(super) fn pull(&self, from: &Address, keys: impl IntoIterator<Item = ServiceKey>) {
+        let mut keys = keys.into_iter().filter(|key| !key.namespace.contains(',')).peekable();
+        if keys.peek().is_some() {
+            self.0.core.lock().pull(from, keys);
+            self.0.woken.notify_one();
         }
     }
 
@@ -289,6 +302,8 @@ mod tests {
         let mut expected: Vec<_> = theirs[1..].iter().map(|name| ServiceKey::new("public", name)).collect();
         expected.sort();
         assert_eq!(compared, Compared::Differing(expected));
+        let other = Address::new("10.0.0.3:8848");
+        assert_eq!(compare(&registry, &view, &other, &sent), Compared::Differing(vec![]), "not its own");
         sent.insert(key(&ours[0]), own_checksum(&ours[0]));
         assert_eq!(
             compare(&registry, &view, &source, &sent),

@@ -1,25 +1,56 @@
 //! Takes what members send and answer into the registry, and sees to it that what is better here gets back to them.
 
 use super::{
-    accept::{self, AcceptError, Outcome, Part, Taken},
-    batch,
+    accept::{self, AcceptError, Outcome, Part, Sender, Taken},
+    batch::{self, Content},
     handle::{Distro, FAULTY_DATA},
+    mapper::{Owner, owner},
 };
 use crate::{
     base::clock::{Millis, Reading},
-    cluster::Address,
+    cluster::{Address, View},
     model::ServiceKey,
 };
 
 impl Distro {
-    /// Takes data of a peer: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of
-    /// ours, add to them. `from`: see [`Part::of`].
-    pub(super) fn take(&self, from: Option<&Address>, batch: Vec<batch::Read>, now: Millis) -> Outcome {
+    /// Takes data: what Nacre members stamped is merged, lists of 1.x take the place of ours or, of services of ours, add to
+    /// them. `teller`: see [`Part::of`].
+    fn take<'a>(
+        &self,
+        teller: impl Fn(&View, &ServiceKey) -> Option<&'a Address>,
+        batch: Vec<batch::Read>,
+        now: Millis,
+    ) -> Outcome {
         let view = self.0.cluster.view();
-        let is_newcomer = from.is_some_and(|from| self.is_newcomer(from, now));
-        let part = |key: &ServiceKey| Part::in_view(&view, key, from, is_newcomer, || self.judges(key, now));
+        let part = |key: &ServiceKey| {
+            let teller = teller(&view, key);
+            let is_newcomer = teller.is_some_and(|teller| self.is_newcomer(teller, now));
+            Part::in_view(&view, key, teller, is_newcomer, || self.judges(key, now))
+        };
         let outcome = accept::take(&self.0.lists.0, batch, part, now);
         self.taken(&outcome);
+        outcome
+    }
+
+    /// Takes lists that a member of 1.x was asked for since it owns them; it may have lost them meanwhile.
+    pub(super) fn take_lists(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
+        let sender = Sender { address: from.clone(), is_nacre: false };
+        self.take(|view, key| sender.tells_of(view, key), batch, now)
+    }
+
+    /// Takes what a member answered. Where this node serves, the list of an owner of 1.x may be older than what has been told
+    /// since: it is asked for it anew, unless something waits for it. What such a list lacks may have gone, or have come since.
+    pub(super) fn take_answer(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
+        let view = self.0.cluster.view();
+        let is_of_owner = |(_, read): &batch::Read| {
+            let list = read.as_ref().ok().filter(|datum| matches!(datum.content, Content::List(_)));
+            list.is_some_and(|datum| owner(&view, &datum.service.name) == Owner::Peer(from))
+        };
+        let (anew, others): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|read| !view.standing.is_loading() && is_of_owner(read));
+        let outcome = self.take(|_, _| Some(from), others, now);
+        let anew = anew.into_iter().filter_map(|(_, read)| Some(read.ok()?.service));
+        self.pull(from, anew);
         outcome
     }
 
@@ -36,25 +67,25 @@ impl Distro {
         }
     }
 
-    /// Takes what a member sent (a map of keys and data as JSON), key by key. `from` is the Nacre member that sent it; one
-    /// of 1.x doesn't say who it is. To members that are `unreached` by it what it sent is handed on. `written`: see
-    /// [`Self::written_at`].
+    /// Takes what a member sent (a map of keys and data as JSON), key by key; 1.4.8 doesn't say which of its members it is. To
+    /// members that are `unreached` by it what it sent is handed on. `written`: see [`Self::written_at`].
     ///
     /// # Errors
     /// The body is no such map at all.
     pub fn receive(
         &self,
-        from: Option<&Address>,
+        sender: Option<&Sender>,
         unreached: &[Address],
         written: Reading,
         body: &[u8],
     ) -> Result<Outcome, serde_json::Error> {
         let now = self.0.clock.now();
-        let outcome = self.take(from, batch::read(body, written)?, now);
+        let teller = |view: &View, key: &ServiceKey| sender.and_then(|sender| sender.tells_of(view, key));
+        let outcome = self.take(teller, batch::read(body, written)?, now);
         self.hand_on(unreached, &outcome, now);
-        match from {
-            Some(from) => self.send_whole(from, better_here(&outcome)),
-            None => self.send_to_all(better_here(&outcome)),
+        match sender {
+            Some(sender) => self.send_whole(&sender.address, self.better_here(&outcome)),
+            None => self.send_to_all(self.better_here(&outcome)),
         }
         Ok(outcome)
     }
@@ -72,9 +103,26 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
-    /// Sends a peer what is better here than what it told.
+    /// Sends a peer what is better here than what it told. Of what it owns as a member of 1.x it knows best, and is asked.
     pub(super) fn send_better(&self, from: &Address, outcome: &Outcome) {
-        self.send_whole(from, better_here(outcome));
+        self.send_whole(from, self.better_here(outcome));
+        let view = self.0.cluster.view();
+        let is_its_own = |(key, taken): &&(ServiceKey, Taken)| {
+            matches!(taken, Taken::Replaced(replaced) if replaced.ours_differs)
+                && owner(&view, &key.name) == Owner::Peer(from)
+        };
+        self.pull(from, outcome.taken.iter().filter(is_its_own).map(|(key, _)| key.clone()));
+    }
+
+    /// The services of which this node knows better than the peer whose data came to this. Of lists without stamps those of its
+    /// own: what it has of others are copies, too.
+    fn better_here(&self, outcome: &Outcome) -> impl Iterator<Item = ServiceKey> {
+        let view = self.0.cluster.view();
+        let is_better = move |(key, taken): &&(ServiceKey, Taken)| match taken {
+            Taken::Merged(merged) => merged.ours_is_newer,
+            Taken::Replaced(replaced) => replaced.ours_differs && owner(&view, &key.name) == Owner::Here,
+        };
+        outcome.taken.iter().filter(is_better).map(|(key, _)| key.clone())
     }
 
     /// Notes what was wrong with data of a peer, and sends it what is better here.
@@ -92,11 +140,142 @@ pub fn first_fault(outcome: &Outcome) -> Option<String> {
     outcome.faults().next().map(AcceptError::to_string)
 }
 
-/// The services of which this node knows better than the peer whose data came to this.
-fn better_here(outcome: &Outcome) -> impl Iterator<Item = ServiceKey> {
-    let is_better = |taken: &Taken| match taken {
-        Taken::Merged(merged) => merged.ours_is_newer,
-        Taken::Replaced(replaced) => replaced.ours_differs,
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::Arc};
+
+    use super::*;
+    use crate::{
+        base::clock::Clock,
+        cluster::{Cluster, MemberReport, NacreMark, Standing, lookup},
+        config::{Sources, load},
+        distro::{
+            core::{Action, Call, Rhythm},
+            key,
+        },
+        model::{Limits, Registry, change::Changes, instance::Description},
     };
-    outcome.taken.iter().filter(move |(_, taken)| is_better(taken)).map(|(key, _)| key.clone())
+
+    const OWN: &str = "10.0.0.1:8848";
+    const LEGACY: &str = "10.0.0.2:8848";
+
+    /// A node in a ring with one member of 1.x.
+    async fn beside_legacy() -> Distro {
+        let folder = tempfile::tempdir().unwrap();
+        let set = vec![format!("nacos.member.list={OWN},{LEGACY}")];
+        let sources = Sources { set, ..Sources::default() };
+        let mut settings = load(&sources, &|_| Err(io::ErrorKind::NotFound.into())).unwrap().settings;
+        settings.config_dir = folder.path().to_owned();
+        let settings = Arc::new(settings);
+        let found = lookup::find(&settings, Address::new(OWN)).await.unwrap().unwrap();
+        let clock = Clock::set(1_796_000_000_000);
+        let cluster = Cluster::new(found, &settings, clock.clone()).0;
+        let report = MemberReport::of_nacre(&Address::new(LEGACY), NacreMark::default());
+        cluster.reported(&MemberReport { nacre: None, ..report }, Millis(0));
+        cluster.set_standing(Standing::Serving);
+        let changes = Arc::new(Changes::default());
+        let registry = Registry::new(Arc::clone(&changes), Limits::default()).shared(clock.reading());
+        let rhythm = Rhythm {
+            merge_ms: 50,
+            legacy_merge_ms: 1_000,
+            gather_ms: 5,
+            batch: 1_000,
+            retry_cap_ms: 3_000,
+            verify_ms: 5_000,
+        };
+        Distro::new(cluster, Arc::new(registry), changes, clock, rhythm, 1)
+    }
+
+    /// That node, with 10.9.9.8 in a service of the member of 1.x and in one of its own.
+    struct Node {
+        distro: Distro,
+        legacy: Address,
+        theirs: ServiceKey,
+        ours: ServiceKey,
+    }
+
+    impl Node {
+        async fn new() -> Self {
+            let (distro, legacy) = (beside_legacy().await, Address::new(LEGACY));
+            let view = distro.0.cluster.view();
+            let service = |of: Owner<'_>| {
+                let mut keys = (0..100).map(|n| ServiceKey::new("public", &format!("G@@{n}")));
+                keys.find(|key| owner(&view, &key.name) == of).unwrap()
+            };
+            let (theirs, ours) = (service(Owner::Peer(&legacy)), service(Owner::Here));
+            for key in [&theirs, &ours] {
+                let known = Description::new("10.9.9.8", 80, "DEFAULT");
+                distro.0.lists.0.register(key.place(), &known, distro.0.clock.now()).unwrap();
+            }
+            Self { distro, legacy, theirs, ours }
+        }
+
+        /// Lists of 1.x with 10.9.9.9 in both.
+        fn lists(&self) -> Vec<batch::Read> {
+            let instance = r#"{"ip":"10.9.9.9","port":80}"#;
+            let list = |key: &ServiceKey| {
+                let key = key::of(key.place());
+                format!(r#""{key}":{{"key":"{key}","value":{{"instanceList":[{instance}]}}}}"#)
+            };
+            let body = format!("{{{},{}}}", list(&self.theirs), list(&self.ours));
+            batch::read(body.as_bytes(), self.distro.0.clock.reading()).unwrap()
+        }
+
+        fn answered(&self) {
+            let outcome = self.distro.take_answer(&self.legacy, self.lists(), self.distro.0.clock.now());
+            self.distro.send_better(&self.legacy, &outcome);
+        }
+
+        fn ips(&self, key: &ServiceKey) -> Vec<String> {
+            let state = self.distro.0.lists.0.get(key.place()).unwrap().state();
+            state.ephemeral.iter().map(|one| one.ip().to_owned()).collect()
+        }
+
+        /// What it asks the member of 1.x for now; nothing while that hasn't answered.
+        fn pulled(&self) -> Vec<ServiceKey> {
+            let actions = self.distro.0.core.lock().poll(self.distro.0.clock.now());
+            let pulled = actions.into_iter().filter_map(|action| match action {
+                Action::Call { call: Call::Pull(keys), .. } => Some(keys),
+                _ => None,
+            });
+            pulled.flatten().collect()
+        }
+    }
+
+    const BOTH: [&str; 2] = ["10.9.9.8", "10.9.9.9"];
+
+    #[tokio::test]
+    async fn what_an_owner_of_1x_answered_may_be_old_and_is_asked_for_anew() {
+        let node = Node::new().await;
+        node.answered();
+        assert_eq!(node.ips(&node.theirs), ["10.9.9.8"], "it may have come since");
+        assert_eq!(node.ips(&node.ours), BOTH);
+        assert_eq!(node.pulled(), std::slice::from_ref(&node.theirs));
+        node.distro.take_lists(&node.legacy, node.lists(), node.distro.0.clock.now());
+        assert_eq!(node.ips(&node.theirs), ["10.9.9.9"]);
+        assert_eq!(node.ips(&node.ours), BOTH, "it doesn't own that any more");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_loads_takes_several_answers_together_and_asks_the_owner_when_it_serves() {
+        let node = Node::new().await;
+        node.distro.0.cluster.set_standing(Standing::Starting);
+        node.answered();
+        assert_eq!(
+            (node.ips(&node.theirs), node.ips(&node.ours)),
+            (BOTH.map(Into::into).into(), BOTH.map(Into::into).into())
+        );
+        // Until it serves it owns nothing itself.
+        assert!(node.pulled().contains(&node.theirs));
+    }
+
+    #[tokio::test]
+    async fn an_owner_of_1x_is_not_asked_for_what_it_lacks_nor_for_what_it_would_take_for_two() {
+        let node = Node::new().await;
+        node.distro.pull(&node.legacy, [ServiceKey::new("a,b", &node.theirs.name)]);
+        node.distro.send_whole(&node.legacy, [node.theirs.clone()]);
+        node.answered();
+        assert_eq!(node.pulled(), []);
+        assert_eq!(node.ips(&node.theirs), ["10.9.9.8"]);
+    }
 }

@@ -18,7 +18,10 @@ use super::{
 use crate::{
     base::clock::Millis,
     cluster::{Address, Standing, View},
-    model::{Registry, ServiceKey},
+    model::{
+        Registry, ServiceKey,
+        gone::{MOST_GONE, MOST_GONE_IN_ALL},
+    },
 };
 
 /// How often tombstones are looked at, in milliseconds.
@@ -171,7 +174,8 @@ impl Runner {
         self.perform(actions, calls);
     }
 
-    /// Forgets tombstones that every Nacre member has, and what members have of services that are gone.
+    /// Forgets tombstones that every Nacre member has, what members have of services that are gone, and of too many tombstones
+    /// the oldest.
     fn prune(&self, now: Millis) {
         self.registry().read_clock(self.exchange.distro.0.clock.reading());
         let exists = |key: &ServiceKey| self.registry().get(key.place()).is_some();
@@ -180,9 +184,16 @@ impl Runner {
             if !service.state().gone.is_empty()
                 && !self.exchange.distro.0.core.lock().is_lacking(&service.key)
             {
-                self.registry().prune_gone(service, now.minus(GONE_MS), crate::model::gone::MOST_GONE);
+                self.registry().prune_gone(service, now.minus(GONE_MS), MOST_GONE);
             }
         });
+        let forgotten = self.registry().bound_gone(MOST_GONE_IN_ALL);
+        if forgotten > 0 {
+            tracing::warn!(
+                forgotten,
+                "more instances have gone than are remembered of all services: they come back with a member that was away"
+            );
+        }
     }
 }
 

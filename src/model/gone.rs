@@ -14,6 +14,8 @@ use crate::base::clock::Millis;
 /// Tombstones that a service may have; beyond it the oldest are forgotten, and a line says so. Some twenty megabytes, and as many as
 /// can go in the minute for which they are kept where all members are there.
 pub const MOST_GONE: usize = 100_000;
+/// The same of all services together, some sixty megabytes; looked at every ten seconds.
+pub const MOST_GONE_IN_ALL: usize = 300_000;
 
 /// Why an instance is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

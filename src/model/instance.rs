@@ -1,8 +1,8 @@
 //! One instance: an address in a cluster, and what is known of it.
 //!
-//! Pure. The description never changes, a new one takes its place; only, in one cell, what was heard of its
-//! client and, in another, health and stamp change inside, so that a beat copies nothing. Source: Nacos 1.4.8 naming module, instance; compat files
-//! `instance-register`, `instance-ids`, `beat`.
+//! Pure. The description never changes, a new one takes its place; only, in one cell, what was heard of its client and, in
+//! another, health and stamp change inside, so that a beat copies nothing. Source: Nacos 1.4.8 naming module, instance;
+//! compat files `instance-register`, `instance-ids`, `beat`.
 
 use std::{
     cmp::Ordering,

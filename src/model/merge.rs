@@ -130,11 +130,8 @@ impl Registry {
             && self.expires.load(Atomic::Relaxed)
     }
 
-    /// Takes the list of a 1.x member, which knows no stamps; makes the service where needed.
-    ///
-    /// Where another node owns the service, the list takes the place of what is there; what it lacks has left. A known
-    /// instance keeps its health, unless it is marked. Where we own it (`owner_here`), instances that are new are taken,
-    /// unless they went here since their last beat or have been silent for too long; all else is ours to say.
+    /// Takes the list of a 1.x member, which knows no stamps, for what it is; makes the service where needed. A known instance
+    /// keeps its health, unless it is marked.
     ///
     /// # Errors
     /// [`NameError`] of the service; nothing is taken then.
@@ -142,17 +139,16 @@ impl Registry {
         &self,
         place: Place<'_>,
         list: &[Instance],
-        owner_here: bool,
+        taken_for: ListFor,
         now: Millis,
     ) -> Result<Replaced, NameError> {
         loop {
             let service = self.get_or_make_told(place, now)?;
             let written = self.write(&service, now, |draft| {
                 let mut taking = Taking { registry: self, draft, now, replaced: Replaced::default() };
-                if owner_here {
-                    taking.take_additions(list);
-                } else {
-                    taking.take_all(list);
+                match taken_for {
+                    ListFor::Whole => taking.take_all(list),
+                    ListFor::Copy | ListFor::News => taking.take_additions(list, taken_for),
                 }
                 taking.replaced.changed = taking.draft.touched.list();
                 taking.replaced
@@ -330,6 +326,17 @@ fn is_contradicted(told: &Gone, known: &Instance, now: Millis) -> bool {
         && !mutant::is(Mutant::SilenceUnrefuted)
 }
 
+/// What the list of a 1.x member is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListFor {
+    /// All that there is, by the owner: it takes the place of what is here, and what it lacks has left.
+    Whole,
+    /// What another has: what is new in it is taken, unless it went here since its last beat, and nobody is told of it.
+    Copy,
+    /// What this node, or the owner, may not know yet: the same, unless it has been silent for too long, and all are told.
+    News,
+}
+
 /// One list of a 1.x member under way.
 struct Taking<'a> {
     registry: &'a Registry,
@@ -370,18 +377,33 @@ impl Taking<'_> {
         self.put(new, Draft::own_stamp);
     }
 
-    fn take_additions(&mut self, list: &[Instance]) {
+    fn take_additions(&mut self, list: &[Instance], taken_for: ListFor) {
         for told in list {
             if let Some(known) = self.draft.ephemeral().get(&told.key()) {
                 known.hear_beat(told.last_beat());
                 continue;
             }
             let went_since = self.draft.gone.get(&told.key()).is_some_and(|gone| gone.at >= told.last_beat());
-            if !went_since && !self.registry.is_too_old(told, self.now) {
-                self.put(told.copy(), Draft::local_stamp);
+            if went_since {
+                continue;
+            }
+            match taken_for {
+                ListFor::Copy | ListFor::Whole => self.put_copy(told),
+                ListFor::News if self.registry.is_too_old(told, self.now) => {}
+                ListFor::News => self.put(told.copy(), Draft::local_stamp),
             }
         }
         self.replaced.ours_differs = self.differs(list);
+    }
+
+    /// Beats stand there by the clock of another, and in a copy they are as old as the copy: what looks silent may live, and gets
+    /// its whole time anew.
+    fn put_copy(&mut self, told: &Instance) {
+        let new = told.copy();
+        if self.registry.is_too_old(told, self.now) {
+            new.beat(self.now);
+        }
+        self.put(new, Draft::own_stamp);
     }
 
     /// Whether `list` shows anything else than is here now.

@@ -9,7 +9,7 @@ use super::{
     change::Changes,
     gone::Cause,
     instance::{Description, InstanceId},
-    merge::{Judge, Merged, Replaced},
+    merge::{Judge, ListFor, Merged, Replaced},
     name::NameError,
     service::Beaten,
 };
@@ -190,6 +190,25 @@ fn what_is_gone_is_remembered_also_where_it_was_never_known() {
     assert_eq!(node.registry.prune_gone(&node.service(), NOW, 100), 1);
     assert!(node.service().state().may_go() && node.reports() == (0, 0));
     assert_eq!(node.service().state().highest_stamp, 5);
+}
+
+#[test]
+fn the_tombstones_of_all_services_together_are_bounded_and_the_oldest_go_first() {
+    let node = Node::new(1);
+    let place = |name| Place { namespace: "public", name };
+    for n in 0..24 {
+        let (name, now, ip) = (["G@@a", "G@@b"][n % 2], NOW.plus(n as u64), format!("10.0.0.{n}"));
+        node.registry.register(place(name), &Description::new(&ip, 80, "C"), now).unwrap();
+        node.registry.deregister(place(name), key(&ip), now).unwrap();
+    }
+    assert_eq!(node.registry.bound_gone(24), 0);
+    assert_eq!(node.registry.bound_gone(16), 10, "an eighth of the bound is free again");
+    let left = ["G@@a", "G@@b"].map(|name| {
+        let state = node.registry.get(place(name)).unwrap().state();
+        state.gone.iter().map(|gone| gone.at.since(NOW)).min().map(|oldest| (oldest, state.gone.len()))
+    });
+    assert_eq!(left, [Some((10, 7)), Some((11, 7))]);
+    assert_eq!(node.registry.bound_gone(16), 0);
 }
 
 #[test]
@@ -644,7 +663,7 @@ fn a_digest_speaks_of_the_instances_that_are_there() {
 #[test]
 fn the_list_of_a_1x_owner_takes_the_place_of_what_is_there() {
     let node = Node::new(5_000);
-    let take = |list: &[Instance]| node.registry.replace_by_legacy(PLACE, list, false, NOW).unwrap();
+    let take = |list: &[Instance]| node.registry.replace_by_legacy(PLACE, list, ListFor::Whole, NOW).unwrap();
     let changed = Replaced { changed: true, ..Replaced::default() };
     assert_eq!(take(&[instance("a", 0), instance("b", 0)]), changed);
     assert_eq!(node.shown(), ["a 5000 1.0 true", "b 5000 1.0 true"]);
@@ -672,7 +691,7 @@ fn of_the_list_of_another_an_owner_takes_what_is_new_and_tells_what_is_not_so() 
     node.deregister("b");
     node.reports();
     let take = |list: &[Instance]| {
-        let replaced = node.registry.replace_by_legacy(PLACE, list, true, NOW).unwrap();
+        let replaced = node.registry.replace_by_legacy(PLACE, list, ListFor::News, NOW).unwrap();
         (replaced.changed, replaced.ours_differs)
     };
     let late = instance("c", 0);
@@ -691,6 +710,26 @@ fn of_the_list_of_another_an_owner_takes_what_is_new_and_tells_what_is_not_so() 
     again.beat(NOW.plus(1));
     assert_eq!(take(&[instance("a", 0), instance("d", 0), again]), (true, false));
     assert_eq!(node.shown(), ["a 5000 1.0 true", "b 5004 1.0 true", "d 5003 1.0 true"]);
+}
+
+#[test]
+fn of_a_copy_what_is_new_is_taken_whatever_the_clock_of_its_teller_shows_and_nobody_is_told() {
+    let node = Node::new(5_000);
+    node.register("a", 1.0);
+    node.deregister("a");
+    node.reports();
+    let old = |ip| {
+        let last_beat = NOW.minus(600_000);
+        Instance::new(Description::new(ip, 80, "C"), InstanceId::Simple, last_beat)
+    };
+    let take = |list: &[Instance], of| node.registry.replace_by_legacy(PLACE, list, of, NOW).unwrap();
+    assert!(!take(&[old("b")], ListFor::News).changed, "it would only go again");
+    let copied = take(&[old("a"), old("b")], ListFor::Copy);
+    assert_eq!((copied.changed, copied.ours_differs), (true, true));
+    assert_eq!(node.shown(), ["b 5002 1.0 true", "a 5001 left"]);
+    assert_eq!(node.reports().1, 0);
+    let known = node.service().state().ephemeral.iter().map(|one| one.last_beat()).collect::<Vec<_>>();
+    assert_eq!(known, [NOW], "it gets its whole time");
 }
 
 /// One thing that is told: of which instance, under which stamp, what.

@@ -59,6 +59,8 @@ impl Switcher {
 pub struct LookupShown {
     /// As Nacos calls it: `file`, `address-server`; `dns` is ours.
     pub kind: &'static str,
+    /// It lies on this machine, where nobody makes it of the nodes that are ready.
+    pub is_own: bool,
     /// File, URL or name.
     pub place: String,
     /// Why the last list that was read doesn't count.
@@ -94,6 +96,7 @@ impl Watch {
     pub fn shown(&self) -> LookupShown {
         LookupShown {
             kind: self.source.kind(),
+            is_own: matches!(self.source, Source::File(_)),
             place: self.source.place(),
             trouble: self.judge.trouble().map(str::to_owned),
             server: self.source.server(),
