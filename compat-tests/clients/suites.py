@@ -1,4 +1,4 @@
-"""The four suites: what each needs on the machine, how it is built and how it is started.
+"""The suites: what each needs on the machine, how it is built and how it is started.
 
 Place: used by `run` and `prove`. All that is built or fetched goes to `.build`; an unchanged suite isn't built again.
 """
@@ -17,8 +17,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / ".build"
 
-# The slowest suite takes about 40 s and ends by itself after 60; past this it is killed.
-SUITE_LIMIT_S = 120
+# The slowest suite takes about 40 s, and several times that where others keep the cores busy; past this it is killed.
+SUITE_LIMIT_S = 420
 
 
 class CannotBuild(Exception):
@@ -26,10 +26,14 @@ class CannotBuild(Exception):
 
 
 class Suite:
-    def __init__(self, name, tools, build, command):
+    def __init__(self, name, tools, build, command, shared=(), application=False):
         self.name = name
         self.tools = tools
+        # Of several JVMs: these have their turn when the others, which measure in seconds, are done.
+        self.application = application
         self.folder = HERE / name
+        # Sources of others that are compiled with its own.
+        self.shared = [HERE / path for path in shared]
         self.built = BUILD / name
         self._build = build
         self._command = command
@@ -51,9 +55,10 @@ class Suite:
 
     def _fingerprint(self):
         digest = hashlib.sha256()
-        for path in sorted(self.folder.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                digest.update(str(path.relative_to(self.folder)).encode() + b"\0" + path.read_bytes() + b"\0")
+        for folder in (self.folder, *self.shared):
+            for path in sorted(folder.rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    digest.update(str(path.relative_to(HERE)).encode() + b"\0" + path.read_bytes() + b"\0")
         return digest.hexdigest()
 
     def command(self, *args):
@@ -92,11 +97,14 @@ def build_java(suite):
     suite.tool("mvn", "-B", "-q", "process-classes")
 
 
-def java_command(suite):
-    classpath = (suite.built / "classpath").read_text().strip()
-    # Quick to start, and quiet on a machine whose cores are shared with the server.
-    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", f"-Djava.io.tmpdir={scratch()}", "-cp",
-            f"{suite.built / 'classes'}:{classpath}", "suite.Suite"]
+def java_command(main, *options):
+    def command(suite):
+        classpath = (suite.built / "classpath").read_text().strip()
+        # Quick to start, and quiet on a machine whose cores are shared with the server.
+        return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", f"-Djava.io.tmpdir={scratch()}",
+                *options, "-cp", f"{suite.built / 'classes'}:{classpath}", main]
+
+    return command
 
 
 def build_go(suite):
@@ -117,12 +125,24 @@ def build_node(suite):
 SUITES = {
     suite.name: suite
     for suite in (
-        Suite("java", ("java", "mvn"), build_java, java_command),
+        Suite("java", ("java", "mvn"), build_java, java_command("suite.Suite")),
         Suite("go", ("go",), build_go, lambda suite: [suite.built / "suite"]),
         Suite("python", ("python3",), build_python, lambda s: [s.built / "bin" / "python", s.folder / "suite.py"]),
         Suite("node", ("node", "npm"), build_node, lambda suite: ["node", suite.folder / "suite.js"]),
+        Suite("spring", ("java", "mvn"), build_java, java_command("suite.SpringSuite"), ("apps", "java/src"),
+              application=True),
+        # Dubbo makes classes at run time and reads private fields, which newer Javas allow only when told so.
+        Suite("dubbo", ("java", "mvn"), build_java,
+              java_command("suite.DubboSuite", "--add-opens=java.base/java.lang=ALL-UNNAMED",
+                           "--add-opens=java.base/java.math=ALL-UNNAMED"), ("apps", "java/src"), application=True),
     )
 }
+
+
+def in_turns(items, suite_of=lambda item: item):
+    """The items whose suites are played together, first those of clients, then those of applications."""
+    turns = [[item for item in items if suite_of(item).application == application] for application in (False, True)]
+    return [turn for turn in turns if turn]
 
 
 def address(text):

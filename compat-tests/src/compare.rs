@@ -13,6 +13,9 @@ use crate::vars::quote_folded_numbers;
 /// Keys whose values differ from call to call.
 const VOLATILE: [&str; 6] = ["lastRefTime", "timestamp", "lastBeat", "cpu", "load", "mem"];
 
+/// Those of them that are times: Go's client ends at a negative one.
+const TIMES: [&str; 3] = ["lastRefTime", "timestamp", "lastBeat"];
+
 /// Lists whose order a server doesn't promise.
 const UNORDERED: [&str; 3] = ["hosts", "ips", "doms"];
 
@@ -51,6 +54,7 @@ fn compare_one(expected: &Expected, got: &Got, rules: &Rules, key_order: bool) -
         (Expected::Datagram { gzip, body }, Got::Datagram(Some(got), _)) => {
             bodies.plain("compressed", gzip, &got.gzip);
             bodies.body("body", body, &got.body);
+            bodies.plain("body /data", &kind_of_data(body), &kind_of_data(&got.body));
         }
         (Expected::Datagram { body, .. }, Got::Datagram(None, _)) => {
             bodies.plain("datagram", body, &"nothing came".to_owned());
@@ -158,6 +162,11 @@ impl Bodies<'_> {
     }
 }
 
+/// What a push has its list in: a text, which clients parse for themselves. As trees, that and an object are the same.
+fn kind_of_data(push: &str) -> &'static str {
+    read(push).and_then(|push| push.get("data").map(Json::kind)).unwrap_or("nothing")
+}
+
 fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
@@ -183,14 +192,15 @@ fn normalise(value: Json, path: &str, rules: &Rules, key_order: bool) -> Json {
                 .map(|(key, value)| {
                     let path = format!("{path}/{key}");
                     let value = if names(&VOLATILE, &rules.volatile, &key, &path) {
-                        Json::Any(value.kind())
+                        Json::Any(kind(&key, &value))
                     } else {
                         normalise(value, &path, rules, key_order)
                     };
                     (key, value)
                 })
                 .collect();
-            if !key_order {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            if !key_order || names(&[], &rules.unordered, name, path) {
                 pairs.sort_by(|one, other| one.0.cmp(&other.0));
             }
             Json::Object(pairs)
@@ -206,6 +216,16 @@ fn normalise(value: Json, path: &str, rules: &Rules, key_order: bool) -> Json {
             Json::List(items)
         }
         other => other,
+    }
+}
+
+/// What counts of a volatile value: its kind, of a checksum that it can be one, of a time that it isn't negative.
+fn kind(key: &str, value: &Json) -> &'static str {
+    let hex = |letter: u8| letter.is_ascii_digit() || (b'a'..=b'f').contains(&letter);
+    match value {
+        Json::Text(text) if key == "checksum" && text.len() == 32 && text.bytes().all(hex) => "an MD5",
+        Json::Number(number) if TIMES.contains(&key) && number.starts_with('-') => "a negative number",
+        _ => value.kind(),
     }
 }
 

@@ -39,6 +39,25 @@ impl Json {
         }
     }
 
+    /// The text that reads as this value, without spaces. What normalising left is written as a text.
+    pub fn written(&self) -> String {
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        match self {
+            Self::Text(value) => text(value),
+            Self::List(items) => {
+                let items: Vec<String> = items.iter().map(Self::written).collect();
+                format!("[{}]", items.join(","))
+            }
+            Self::Object(pairs) => {
+                let pair = |(key, value): &(String, Self)| format!("{}:{}", text(key), value.written());
+                let pairs: Vec<String> = pairs.iter().map(pair).collect();
+                format!("{{{}}}", pairs.join(","))
+            }
+            Self::Any(kind) => text(kind),
+            plain => plain.to_string(),
+        }
+    }
+
     /// The value of the first `key` of an object.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {

@@ -1,20 +1,27 @@
-//! `compat-tests URL`: replays recordings against a server and tells what differs.
+//! `compat-tests URL`: plays cases against a server and tells what differs.
 //!
-//! Exit code 0: all as expected; 1: something differs; 2: it couldn't be tried, the reason is on stderr.
+//! Exit code 0: all as expected; 1: something differs; 2: it couldn't be tried to its end, the reason is on stderr.
 
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use regex::Regex;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
-use compat_tests::golden::{self, Suite};
-use compat_tests::order::plan;
-use compat_tests::replay::{Options, replay, replay_in_order};
-use compat_tests::report::Report;
-use compat_tests::restore;
+use compat_tests::cases::{Library, list};
+use compat_tests::facts::{Level, Need};
+use compat_tests::greet::{Greeting, greet};
+use compat_tests::member::Member;
+use compat_tests::progress::Progress;
+use compat_tests::replay::Options;
+use compat_tests::report::{Run, html, json, junit, text};
 use compat_tests::run::Pauses;
+use compat_tests::session::Session;
 use compat_tests::shuffle::fresh_seed;
 use compat_tests::target::Target;
 
@@ -22,14 +29,36 @@ use compat_tests::target::Target;
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Where it is: http://HOST:PORT (a path such as /nacos is left out)
-    url: String,
-    /// Files of scenarios; without any, all that come with this program and are offered
+    /// Where it is: http://HOST:PORT (a path such as /nacos is left out, see --context)
+    #[arg(required_unless_present = "list")]
+    url: Option<String>,
+    /// Files of scenarios to play in place of the cases that come with this program
     files: Vec<PathBuf>,
-    /// Only scenarios whose SUITE/NAME has a match of this expression
-    #[arg(long)]
+    /// Another member of the server's cluster, for cases that need several; may be repeated
+    #[arg(long, value_name = "URL")]
+    peer: Vec<String>,
+    /// The address of this machine at which this program joins the cluster; the server's list must have it
+    #[arg(long, value_name = "IP:PORT")]
+    member: Option<SocketAddr>,
+    /// Logs in by this name and password
+    #[arg(long, value_name = "USER:PASSWORD")]
+    auth: Option<String>,
+    /// Only cases whose id (SUITE/NAME) has a match of this expression
+    #[arg(long, value_name = "PATTERN")]
     only: Option<Regex>,
-    /// How many scenarios at a time
+    /// How far to go
+    #[arg(long, value_enum, default_value_t = Level::Core)]
+    level: Level,
+    /// What is written to stdout
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    report: Format,
+    /// The path before /v1, if it isn't /nacos; / for none
+    #[arg(long, value_name = "PATH", default_value = "/nacos")]
+    context: String,
+    /// Prints ids, sentences and sources of the cases in place of playing them
+    #[arg(long)]
+    list: bool,
+    /// How many cases at a time
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: u16,
     /// Don't compare the order of keys in JSON objects
@@ -49,6 +78,14 @@ struct Arguments {
     verbose: bool,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Junit,
+    Html,
+}
+
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(code) => code,
@@ -60,40 +97,135 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let target = Target::parse(&arguments.url)?;
-    let suites = suites(arguments)?;
-    let plan = plan(&suites, arguments.only.as_ref(), !arguments.files.is_empty());
-    ensure!(!plan.is_empty() || !plan.left_out.is_empty(), "no scenario is chosen by these arguments");
-    target.probe()?;
-    // What answers otherwise is no such server, as the scenarios will show; files of somebody's own may need anything.
-    ensure!(
-        !arguments.files.is_empty() || restore::is_up(&target).unwrap_or(true),
-        "the server says that it isn't UP, so it refuses what is played"
-    );
+    let own_files = !arguments.files.is_empty();
+    let library =
+        if own_files { Library::of_files(&arguments.files)? } else { Library::own(arguments.improved)? };
+    // Without a level named, the list shows what there is at any.
+    let level = Some(arguments.level).filter(|_| !own_files && !arguments.list);
+    let cases = library.cases(level, arguments.only.as_ref());
+    ensure!(!cases.is_empty(), "no case is chosen by these arguments");
+    if arguments.list {
+        print!("{}", list(&cases));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let url = arguments.url.as_deref().context("no URL is given")?;
+    let Greeting { target, mut has, login, members } = meet(url, arguments, own_files)?;
+    stands_alone(arguments, members)?;
+    let peers = arguments
+        .peer
+        .iter()
+        .map(|peer| Ok(meet(peer, arguments, false).with_context(|| format!("--peer {peer}"))?.target));
+    let peers = peers.collect::<Result<Vec<_>>>()?;
+    if !peers.is_empty() {
+        has.push(Need::Peers);
+    }
+    stop_at_signals(&target)?;
+    let member = join(arguments.member.filter(|_| arguments.level == Level::Cluster), &target, &peers)?;
+    has.extend(member.iter().map(|_| Need::Member));
+
+    let seed = arguments.seed.unwrap_or_else(fresh_seed);
+    eprintln!("{} cases, order by --seed {seed}", cases.len());
+    let progress = Progress::of(cases.len());
     let options = Options {
         jobs: usize::from(arguments.jobs),
         key_order: !arguments.no_order,
         pauses: if arguments.no_pauses { Pauses::NoneAfterWrites } else { Pauses::AsRecorded },
-        seed: arguments.seed.unwrap_or_else(fresh_seed),
+        seed,
     };
-    eprintln!("{} scenarios, order by --seed {}", plan.len(), options.seed);
-    let mut outcomes = replay(&target, &plan.shared, &options);
-    for suite in &plan.alone {
-        outcomes.extend(replay_in_order(&target, suite, &options));
-    }
-    if !plan.alone.is_empty() && restore::put_status_back(&target)? {
-        eprintln!("a scenario had taken the server out of service; its status is put back");
-    }
-    let report = Report::new(outcomes, plan.left_out);
-    print!("{}{}", report.differences(arguments.verbose), report.summary());
-    Ok(if report.counted() == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    let session = Session {
+        target,
+        peers,
+        member,
+        back_door: None,
+        has,
+        login,
+        heeds_needs: !own_files,
+        options,
+        progress: &progress,
+    };
+    let begin = Instant::now();
+    let outcome = progress.during(|| session.run(cases));
+    let level =
+        if own_files { "own files".to_owned() } else { format!("{:?}", arguments.level).to_lowercase() };
+    let run = Run { url: url.to_owned(), level, seed, took: begin.elapsed(), outcome };
+    report(&run, arguments);
+    Ok(exit_code(&run))
 }
 
-fn suites(arguments: &Arguments) -> Result<Vec<Suite>> {
-    if !arguments.files.is_empty() {
-        return arguments.files.iter().map(|file| golden::load(file)).collect();
+/// Greets the server; one that only files of somebody's own are played against may be anything that listens.
+fn meet(url: &str, arguments: &Arguments, anything: bool) -> Result<Greeting> {
+    let target = Target::parse(url)?.under(&arguments.context);
+    if anything {
+        target.probe()?;
+        return Ok(Greeting { target, has: Vec::new(), login: None, members: 1 });
     }
-    let folder = if arguments.improved { "improved" } else { "golden" };
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    golden::load_folder(&folder).context("no files were named and those of the source tree can't be read")
+    greet(target, arguments.auth.as_deref())
+}
+
+/// Says what becomes of cases for a server alone where the server isn't: a score of them would say nothing about it.
+fn stands_alone(arguments: &Arguments, members: usize) -> Result<()> {
+    let level = match arguments.level {
+        Level::Core => "core",
+        Level::Full => "full",
+        Level::Safe | Level::Cluster => return Ok(()),
+    };
+    if members < 2 {
+        return Ok(());
+    }
+    let what = format!(
+        "the server is one of {members} members of a cluster, and the level {level} is for one that stands alone: \
+         persistent data, times, counts and its description of itself differ"
+    );
+    ensure!(
+        arguments.only.is_some(),
+        "{what}; play --level cluster with --peer URL for each other member, or choose cases by --only PATTERN"
+    );
+    eprintln!("{what}");
+    Ok(())
+}
+
+/// Joins the cluster at that address.
+fn join(address: Option<SocketAddr>, target: &Target, peers: &[Target]) -> Result<Option<Member>> {
+    let Some(address) = address else { return Ok(None) };
+    let all: Vec<Target> = std::iter::once(target).chain(peers).cloned().collect();
+    let member = Member::open(address, &all)?;
+    all.iter().try_for_each(|server| member.join(server))?;
+    Ok(Some(member))
+}
+
+/// Ctrl-C ends the run in an orderly way; a second one at once.
+fn stop_at_signals(target: &Target) -> Result<()> {
+    for signal in [SIGINT, SIGTERM] {
+        let interrupted = target.stop().interrupted();
+        signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(interrupted))?;
+        signal_hook::flag::register(signal, Arc::clone(interrupted))?;
+    }
+    Ok(())
+}
+
+fn report(run: &Run, arguments: &Arguments) {
+    match arguments.report {
+        Format::Text => print!("{}", text(run, arguments.verbose)),
+        Format::Json => print!("{}", json(run)),
+        Format::Junit => print!("{}", junit(run)),
+        Format::Html => print!("{}", html(run)),
+    }
+}
+
+fn exit_code(run: &Run) -> ExitCode {
+    let (same, excused, failed) = run.counts();
+    if let Some(why) = &run.outcome.cut_off {
+        eprintln!("compat-tests: the run ended before its end: {why}");
+        ExitCode::from(2)
+    } else if failed > 0 {
+        ExitCode::from(1)
+    } else if same + excused == 0 {
+        let reasons = run.not_played();
+        let most = reasons.iter().max_by_key(|(_, cases)| **cases);
+        let why = most.map(|((_, why), _)| format!(": {why}")).unwrap_or_default();
+        eprintln!("compat-tests: none of the chosen cases could be played{why}");
+        ExitCode::from(2)
+    } else {
+        ExitCode::SUCCESS
+    }
 }

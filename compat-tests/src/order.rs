@@ -95,7 +95,8 @@ pub fn plan<'a>(suites: &'a [Suite], only: Option<&Regex>, all: bool) -> Plan<'a
     plan
 }
 
-fn rank(suite: &str) -> Option<usize> {
+/// Whether a suite needs a server of its own, and its place among those that do.
+pub fn rank(suite: &str) -> Option<usize> {
     if suite == LAST {
         return Some(ALONE.len());
     }

@@ -5,10 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::compare::{Difference, compare};
 use crate::golden::{Action, Expected, Scenario};
 use crate::order::Case;
-use crate::run::{Pauses, run};
+use crate::run::{Got, Pauses, run};
 use crate::shuffle::shuffle;
 use crate::target::Target;
 
@@ -41,6 +42,8 @@ pub struct Outcome {
     pub improves: Option<String>,
     /// Same or not.
     pub verdict: Verdict,
+    /// Whether time was lost that the scenario counts on, so that a difference may be nobody's fault.
+    pub late: bool,
 }
 
 /// Whether the server behaved as expected.
@@ -70,6 +73,12 @@ pub struct StepDifference {
     pub sent: String,
     /// What differs.
     pub differences: Vec<Difference>,
+    /// The whole text that was expected, where there was one.
+    pub want: String,
+    /// The whole text that came.
+    pub got: String,
+    /// Whether a refusal was expected, and one came.
+    pub refused: bool,
 }
 
 impl Outcome {
@@ -110,9 +119,11 @@ pub fn replay_in_order(target: &Target, cases: &[Case<'_>], options: &Options) -
     cases.iter().map(|case| play(target, *case, options)).collect()
 }
 
-fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
+/// Plays one case.
+pub fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
     let scenario = case.scenario;
-    let verdict = match run(target, scenario, options.pauses) {
+    let mut clock = Clock::default();
+    let verdict = match run(target, scenario, options.pauses, &mut clock) {
         Err(broke) => {
             Verdict::Broke { step: broke.step, sent: broke.sent, why: format!("{:#}", broke.error) }
         }
@@ -122,7 +133,9 @@ fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
                 let Some(got) = done.got else { continue };
                 let differences = compare(&stated.expected, &got, &stated.rules, options.key_order);
                 if !differences.is_empty() {
-                    found.push(StepDifference { step, sent: done.sent, differences });
+                    let refused = is_refused(&stated.expected, &got);
+                    let (want, got) = texts(stated.expected.first(), &got);
+                    found.push(StepDifference { step, sent: done.sent, differences, want, got, refused });
                 }
             }
             if found.is_empty() { Verdict::Same } else { Verdict::Differs(found) }
@@ -134,11 +147,35 @@ fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
         fault: scenario.fault.clone(),
         improves: scenario.improves.clone(),
         verdict,
+        late: clock.late() && !waits(scenario).is_zero(),
     }
 }
 
+/// Whether a refusal was expected, and one came.
+fn is_refused(expected: &[Expected], got: &Got) -> bool {
+    let wanted = |one: &Expected| matches!(one, Expected::Response(want) if want.status.refuses());
+    matches!(got, Got::Response(got) if got.status >= 400) && expected.iter().all(wanted)
+}
+
+/// The whole texts of an answer: as it was expected and as it came.
+fn texts(expected: Option<&Expected>, got: &Got) -> (String, String) {
+    let want = match expected {
+        Some(Expected::Response(want)) => want.body.clone(),
+        Some(Expected::Datagram { body, .. }) => body.clone(),
+        Some(Expected::Raw { responses, closed }) => format!("{responses:?}, closed: {closed}"),
+        Some(Expected::Nothing | Expected::Reached) | None => String::new(),
+    };
+    let got = match got {
+        Got::Response(response) => response.body.clone(),
+        Got::Datagram(datagram, _) => datagram.as_ref().map(|got| got.body.clone()).unwrap_or_default(),
+        Got::Until { last, .. } => last.clone(),
+        Got::Raw(answer) => format!("{:?}, closed: {}", answer.items, answer.closed),
+    };
+    (want, got)
+}
+
 /// About how long a scenario waits for something other than an answer.
-fn waits(scenario: &Scenario) -> Duration {
+pub fn waits(scenario: &Scenario) -> Duration {
     let step = |step: &crate::golden::Step| match &step.action {
         Action::Sleep(wait) => *wait,
         Action::Until { timeout, .. } => step.rules.min.unwrap_or(*timeout / 2),

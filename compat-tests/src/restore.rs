@@ -1,4 +1,4 @@
-//! Leaves the status of a server as it was found.
+//! Leaves the switches and the status of a server as they were found.
 //!
 //! Scenarios of the operator's entries set `overriddenServerStatus`, and a server that took them out of service refuses
 //! the request that would put them back, but from a peer.
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::{golden::HttpRequest, target::Target};
+use crate::golden::HttpRequest;
+use crate::target::{Target, escaped};
 
 /// What a peer calls itself; a server that is down still listens to it.
 const PEER: &str = "Nacos-Server:v1.4.8";
@@ -39,13 +40,31 @@ pub fn put_status_back(target: &Target) -> Result<bool> {
     Ok(true)
 }
 
-fn as_peer(method: &str, target: &str) -> HttpRequest {
-    HttpRequest {
-        method: method.into(),
-        target: target.into(),
-        headers: vec![("User-Agent".into(), Some(PEER.into()))],
-        body: None,
-        form: None,
-        timeout: Duration::from_secs(10),
+/// The table of switches, to be put back later.
+///
+/// # Errors
+/// It can't be read.
+pub fn switches(target: &Target) -> Result<String> {
+    let answer = target.send(&as_peer("GET", "/nacos/v1/ns/operator/switches"))?;
+    ensure!(answer.status == 200, "the table of switches can't be read: status {}", answer.status);
+    Ok(answer.body)
+}
+
+/// Puts the status and the table back where they are no longer `before`.
+///
+/// # Errors
+/// The server can't be asked, or stays as it is.
+pub fn put_back(target: &Target, before: &str) -> Result<()> {
+    put_status_back(target)?;
+    if switches(target)? != before {
+        let path = format!("/nacos/v1/ns/operator/switches?entry=batch&value={}", escaped(before));
+        let answer = target.send(&as_peer("PUT", &path))?;
+        ensure!(answer.status == 200, "putting the switches back was answered {}", answer.status);
     }
+    Ok(())
+}
+
+fn as_peer(method: &str, target: &str) -> HttpRequest {
+    let agent = ("User-Agent".to_owned(), Some(PEER.to_owned()));
+    HttpRequest { headers: vec![agent], ..HttpRequest::new(method, target, Duration::from_secs(10)) }
 }

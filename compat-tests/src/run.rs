@@ -1,12 +1,12 @@
 //! Plays one scenario against a server: step by step, each answer folded so that it can be compared.
 
 use std::collections::HashMap;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use regex::Regex;
 
+use crate::clock::{Clock, Moment};
 use crate::golden::{Action, HttpRequest, RawExchange, Scenario, Step};
 use crate::shuffle::run_token;
 use crate::target::{Datagram, HttpTarget, Port, RawAnswer, RawItem, Response, Target, TcpTarget};
@@ -68,11 +68,16 @@ pub struct Broke {
     pub error: anyhow::Error,
 }
 
-/// Plays all steps.
+/// Plays all steps; `clock` tells afterwards how late they were.
 ///
 /// # Errors
 /// [`Broke`] at the first step that gets no answer at all or names something that was never opened.
-pub fn run(target: &Target, scenario: &Scenario, pauses: Pauses) -> Result<Vec<Done>, Broke> {
+pub fn run(
+    target: &Target,
+    scenario: &Scenario,
+    pauses: Pauses,
+    clock: &mut Clock,
+) -> Result<Vec<Done>, Broke> {
     let keeps_pauses = scenario.steps.iter().any(|step| matches!(step.action, Action::UdpOpen(_)));
     let mut stage = Stage {
         target,
@@ -82,11 +87,17 @@ pub fn run(target: &Target, scenario: &Scenario, pauses: Pauses) -> Result<Vec<D
         tcp: HashMap::new(),
         http: HashMap::new(),
         marks: HashMap::new(),
+        asks: asks(scenario),
+        clock,
     };
-    stage.vars.set("run", run_token());
+    stage.vars.set("run", target.run().map_or_else(run_token, str::to_owned));
     stage.vars.set("authority", target.authority());
     let mut done = Vec::with_capacity(scenario.steps.len());
     for (at, step) in scenario.steps.iter().enumerate() {
+        for before in &step.before {
+            let sent = stage.describe(&before.action);
+            stage.step(before).map_err(|error| Broke { step: at, sent, error })?;
+        }
         let sent = stage.describe(&step.action);
         match stage.step(step) {
             Ok(got) => done.push(Done { sent, got: got.map(|got| stage.fold(got)) }),
@@ -104,7 +115,21 @@ struct Stage<'a> {
     ports: HashMap<String, Port>,
     tcp: HashMap<String, TcpTarget>,
     http: HashMap<String, HttpTarget>,
-    marks: HashMap<String, Instant>,
+    marks: HashMap<String, Moment>,
+    /// All that the scenario asks for.
+    asks: String,
+    clock: &'a mut Clock,
+}
+
+/// The paths and bodies of a scenario's requests, each in a line.
+fn asks(scenario: &Scenario) -> String {
+    let requests = scenario.steps.iter().filter_map(|step| match &step.action {
+        Action::Request { request, .. } | Action::Until { request, .. } => Some(request),
+        _ => None,
+    });
+    requests
+        .map(|request| format!("{}\n{}\n", request.target, request.body.as_deref().unwrap_or_default()))
+        .collect()
 }
 
 impl Stage<'_> {
@@ -112,32 +137,39 @@ impl Stage<'_> {
         let begin = Instant::now();
         let start = match &step.since {
             Some(mark) => *self.marks.get(mark).with_context(|| format!("no mark {mark:?} was set"))?,
-            None => begin,
+            None => self.clock.moment(),
         };
         match &step.action {
             Action::Request { request, save } => return Ok(Some(self.request(request, save)?)),
             Action::Raw(exchange) => {
-                return Ok(Some(Got::Raw(self.target.exchange(&self.filled_raw(exchange))?)));
+                let answer = self.target.exchange(&self.filled_raw(exchange))?;
+                self.clock.asked(begin);
+                return Ok(Some(Got::Raw(answer)));
             }
             Action::Until { request, contains, lacks, timeout } => {
                 let texts = [contains, lacks].map(|text| text.as_ref().map(|text| self.vars.expand(text)));
                 return Ok(Some(self.until(&self.filled(request), &texts, start, *timeout)?));
             }
             Action::UdpRecv { name, timeout, ack, drain } => {
-                let datagram = self.port(name)?.receive(*timeout, *ack, *drain)?;
-                return Ok(Some(Got::Datagram(datagram, start.elapsed())));
+                let stop = self.target.stop().clone();
+                let datagram = self.port(name)?.receive(*timeout, *ack, *drain, &stop)?;
+                self.clock.heard();
+                return Ok(Some(Got::Datagram(datagram, start.most())));
             }
             Action::HttpSeen(name) => {
                 let body = self.http_target(name)?.seen();
                 return Ok(Some(Got::Response(Response { status: 0, headers: Vec::new(), body })));
             }
             Action::Sleep(wait) if self.pauses == Pauses::NoneAfterWrites && *wait <= WRITE_PAUSE => {}
-            Action::Sleep(wait) => thread::sleep(*wait),
+            Action::Sleep(wait) => {
+                self.target.stop().wait(self.clock.pause(*wait))?;
+                self.clock.slept(begin, *wait);
+            }
             Action::Mark(name) => {
-                self.marks.insert(name.clone(), begin);
+                self.marks.insert(name.clone(), self.clock.moment());
             }
             Action::UdpOpen(name) => {
-                let port = Port::open()?;
+                let port = Port::open()?.of_case(&self.vars.expand("${run}"), &self.asks);
                 self.vars.set(name, port.number()?.to_string());
                 self.ports.insert(name.clone(), port);
             }
@@ -161,7 +193,9 @@ impl Stage<'_> {
     }
 
     fn request(&mut self, request: &HttpRequest, save: &[(String, Regex)]) -> Result<Got> {
+        let begin = Instant::now();
         let response = self.target.send(&self.filled(request))?;
+        self.clock.asked(begin);
         for (name, pattern) in save {
             let found = pattern.captures(&response.body).and_then(|groups| groups.get(1));
             let value = found.map_or_else(|| format!("unsaved-{name}"), |group| group.as_str().to_owned());
@@ -184,23 +218,26 @@ impl Stage<'_> {
     }
 
     fn until(
-        &self,
+        &mut self,
         request: &HttpRequest,
         [contains, lacks]: &[Option<String>; 2],
-        start: Instant,
+        start: Moment,
         timeout: Duration,
     ) -> Result<Got> {
+        let end = self.clock.end(start, timeout);
         let mut last = String::new();
-        while start.elapsed() < timeout {
+        while Instant::now() < end {
+            let begin = Instant::now();
             last = self.target.send(request)?.body;
+            self.clock.looked(begin);
             let came = contains.as_ref().is_none_or(|text| last.contains(text));
             let went = lacks.as_ref().is_none_or(|text| !last.contains(text));
             if came && went {
-                return Ok(Got::Until { reached: true, elapsed: start.elapsed(), last });
+                return Ok(Got::Until { reached: true, elapsed: start.most(), last });
             }
-            thread::sleep(POLL); // asking is the only way to learn of it
+            self.target.stop().wait(POLL)?; // asking is the only way to learn of it
         }
-        Ok(Got::Until { reached: false, elapsed: start.elapsed(), last })
+        Ok(Got::Until { reached: false, elapsed: start.most(), last })
     }
 
     fn port(&mut self, name: &str) -> Result<&mut Port> {

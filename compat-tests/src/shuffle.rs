@@ -23,7 +23,7 @@ pub fn shuffle<T>(items: &mut [T], seed: u64) {
 }
 
 /// SplitMix64: small, and good enough to mix an order.
-fn next(state: &mut u64) -> u64 {
+pub(crate) fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut mixed = *state;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

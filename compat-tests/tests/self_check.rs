@@ -8,9 +8,12 @@ mod fake;
 use std::path::Path;
 use std::time::Duration;
 
+use compat_tests::cases::{Library, Playable, Steps, own_index};
+use compat_tests::facts::{Level, Need};
 use compat_tests::golden::{
     Action, Expected, ExpectedRaw, ExpectedResponse, Scenario, Status, Suite, load, load_folder,
 };
+use compat_tests::login::Login;
 use compat_tests::order::Case;
 use compat_tests::replay::{Options, Outcome, Verdict, replay};
 use compat_tests::run::Pauses;
@@ -218,6 +221,12 @@ fn a_lost_a_changed_and_an_unwanted_datagram_are_noticed() {
     let receive = push.steps.iter().position(|step| matches!(step.action, Action::UdpRecv { .. })).unwrap();
     assert_eq!(changed(&push, receive, |datagram| *datagram = Expected::Nothing), ["datagram"]);
     assert_eq!(changed(&push, receive, body("10.0.0.1", "10.0.0.2")), ["body /data/hosts/0/ip"]);
+    let as_object = |datagram: &mut Expected| {
+        if let Expected::Datagram { body, .. } = datagram {
+            *body = body.replace("\"{", "{").replace("}\"", "}").replace('\\', "");
+        }
+    };
+    assert_eq!(changed(&push, receive, as_object), ["body /data"]);
     let compressed = |datagram: &mut Expected| match datagram {
         Expected::Datagram { gzip, .. } => *gzip = !*gzip,
         other => panic!("{other:?} is no datagram"),
@@ -297,4 +306,120 @@ fn a_misspelt_key_and_two_actions_in_a_step_are_refused() {
     assert!(refused(r#"[{"request": "GET"}]"#).contains("METHOD /path"));
     assert!(refused(r#"[{"request": "GET /", "response": {"status": ["6xx"]}}]"#).contains("6xx"));
     assert!(refused(r#"[{"request": "GET /", "mask": [["(", ""]]}]"#).contains("mask"));
+}
+
+#[test]
+fn every_recording_has_its_facts_and_no_facts_are_of_nothing() {
+    let suites = scenarios("golden");
+    let index = own_index().unwrap();
+    let mut recorded: Vec<(&str, &str)> = suites
+        .iter()
+        .flat_map(|suite| suite.scenarios.iter().map(|scenario| (&*suite.name, &*scenario.name)))
+        .collect();
+    recorded.sort_unstable();
+    assert_eq!(index.names().collect::<Vec<_>>(), recorded);
+}
+
+#[test]
+fn every_case_says_one_sentence_and_no_id_is_there_twice() {
+    let library = Library::own(false).unwrap();
+    let cases = library.cases(None, None);
+    let mut ids = std::collections::BTreeSet::new();
+    for Playable { facts, .. } in &cases {
+        assert!(ids.insert(&facts.id), "{} is there twice", facts.id);
+        let one = facts.says.ends_with('.') && facts.says.matches(". ").count() == 0;
+        assert!(one && facts.says.len() < 120, "{}: {}", facts.id, facts.says);
+        assert!((1..=3).contains(&facts.weight) && !facts.source.is_empty(), "{}", facts.id);
+        assert!(facts.weight == 1 || !facts.clients.is_empty(), "{} weighs for nobody", facts.id);
+    }
+}
+
+#[test]
+fn what_is_called_safe_only_reads() {
+    let library = Library::own(false).unwrap();
+    for case in library.cases(Some(Level::Safe), None) {
+        let Steps::Recorded(recorded) = case.steps else { continue };
+        for step in &recorded.scenario.steps {
+            let reads = match &step.action {
+                Action::Request { request, .. } | Action::Until { request, .. } => {
+                    matches!(&*request.method, "GET" | "HEAD") && !request.target.contains("udpPort")
+                }
+                Action::Sleep(_) | Action::Mark(_) => true,
+                _ => false,
+            };
+            assert!(reads, "{} does more than read: {:?}", case.facts.id, step.action);
+        }
+    }
+}
+
+#[test]
+fn another_login_stands_in_place_of_the_recorded_one_everywhere() {
+    let library = Library::own(false).unwrap();
+    let login = Login { user: "gru".to_owned(), password: "p w".to_owned(), admin: true };
+    let mut logins = 0;
+    for case in library.cases(None, None).iter().filter(|case| case.facts.family == "auth") {
+        let Steps::Recorded(recorded) = case.steps else { continue };
+        let own = hurried(login.in_place_of_the_recorded(recorded.scenario));
+        let shown = format!("{own:?}");
+        for left in ["username=nacos", "password=nacos", "\"nacos\"", "bmFjb3M6bmFjb3M="] {
+            assert!(!shown.contains(left), "{}: {left} in {shown}", case.facts.id);
+        }
+        logins += shown.matches("username=gru").count();
+        assert_eq!(places(&own, own.clone(), true), [""; 0], "{}", case.facts.id);
+    }
+    assert!(logins >= 12, "{logins}");
+}
+
+#[test]
+fn what_recordings_have_by_chance_is_awaited_or_without_order() {
+    let library = Library::own(false).unwrap();
+    let own = |id: &str| {
+        let cases = library.cases(None, None);
+        let case = cases.iter().find(|case| case.facts.id == id).unwrap();
+        let Steps::Recorded(recorded) = case.steps else { panic!("{id} was not recorded") };
+        recorded.scenario.clone()
+    };
+    let links = own("core-web/actuator");
+    let swapped = |expected: &mut Expected| {
+        let body = &mut response(expected).body;
+        let (head, tail) = body.split_once("\"health-path\":").unwrap();
+        let (first, second) = tail.split_once(",\"health\":").unwrap();
+        let second = second.trim_end_matches("}}");
+        *body = format!("{head}\"health\":{second},\"health-path\":{first}}}}}");
+    };
+    assert_eq!(changed(&links, 0, swapped), [""; 0]);
+    assert_eq!(changed(&recorded("core-web", "actuator"), 0, swapped), ["body /_links (order of keys)"]);
+    assert_eq!(changed(&links, 0, body("health/{*path}", "health/x")), ["body /_links/health-path/href"]);
+    for (id, at) in [("http-bodies/put-form-charsets", 1), ("health/checksum-follows", 0)] {
+        let before = &own(id).steps[at].before;
+        assert!(before.iter().any(|step| matches!(step.action, Action::Until { .. })), "{id}");
+    }
+}
+
+/// What few servers offer is shown apart where it isn't; that these cases would notice is shown here.
+#[test]
+fn cases_that_few_servers_offer_pass_where_all_is_as_recorded_and_fail_where_an_answer_is_not() {
+    let library = Library::own(false).unwrap();
+    let offered_by_few = [Need::Auth, Need::AuthWhiteList, Need::HealthChecks];
+    let mut counts = std::collections::BTreeMap::new();
+    for case in library.cases(None, None) {
+        let Steps::Recorded(recorded) = case.steps else { continue };
+        if !case.facts.needs.iter().any(|need| offered_by_few.contains(need)) {
+            continue;
+        }
+        let stated = hurried(recorded.scenario.clone());
+        assert_eq!(places(&stated, stated.clone(), true), [""; 0], "{}", case.facts.id);
+        let mut server = stated.clone();
+        let mut answers = server.steps.iter_mut().filter_map(|step| match step.expected.first_mut() {
+            Some(Expected::Response(response)) if matches!(step.action, Action::Request { .. }) => {
+                Some(response)
+            }
+            _ => None,
+        });
+        let last = answers.next_back().unwrap_or_else(|| panic!("{} compares no answer", case.facts.id));
+        last.status = Status::one(if last.status.accepts(403) { 200 } else { 403 });
+        assert!(places(&stated, server, true).contains(&"status".to_owned()), "{}", case.facts.id);
+        *counts.entry(case.facts.family).or_insert(0) += 1;
+    }
+    assert!(counts["auth"] >= 14 && counts["health checks"] >= 14, "{counts:?}");
 }

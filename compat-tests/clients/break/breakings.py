@@ -58,6 +58,13 @@ class BeatsUnknown(BeatsSwallowed):
     answer = '{"clientBeatInterval":5000,"code":20404,"lightBeatEnabled":true}'
 
 
+class RegisterSwallowed(BeatsSwallowed):
+    """Nor do beats arrive, which would make up for it."""
+
+    def ask(self, call):
+        return "ok" if (call.method, call.path) == ("POST", INSTANCE) else super().ask(call)
+
+
 class RegisterAnswersOk(Breaking):
     """`OK` for `ok`."""
 
@@ -123,6 +130,13 @@ class WeightAsText(HostsChanged):
 class WeightsOne(HostsChanged):
     def change_host(self, host):
         host["weight"] = 1.0
+
+
+class PortsElsewhere(HostsChanged):
+    """Where nobody listens, if the server is asked; pushes say what is right."""
+
+    def change_host(self, host):
+        host["port"] = 1
 
 
 class AllHealthy(HostsChanged):
@@ -258,6 +272,7 @@ BREAKINGS = {
     "metadata-dropped": MetadataDropped,
     "weight-as-text": WeightAsText,
     "weights-one": WeightsOne,
+    "ports-elsewhere": PortsElsewhere,
     "all-healthy": AllHealthy,
     "healthy-only-dropped": HealthyOnlyDropped,
     "list-without-name": ListWithoutName,
@@ -265,6 +280,7 @@ BREAKINGS = {
     "list-stale": ListStale,
     "push-suppressed": PushSuppressed,
     "services-without-count": ServicesWithoutCount,
+    "register-swallowed": RegisterSwallowed,
     "group-dropped": GroupDropped,
     "namespace-dropped": NamespaceDropped,
     "clusters-dropped": ClustersDropped,

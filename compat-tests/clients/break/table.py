@@ -2,6 +2,7 @@
 
 EVERY = ("java", "go", "python", "node")
 WITH_PUSH = ("java", "go", "node")
+APPS = ("spring", "dubbo")
 
 # (check, clients, breaking)
 TABLE = (
@@ -33,6 +34,19 @@ TABLE = (
     ("gone-after-kill", EVERY, "kept-beating"),
     ("gone-after-kill-short", EVERY, "kept-beating"),
     ("deregister", EVERY, "deregister-swallowed"),
+    ("registers", APPS, "register-without-metadata"),
+    ("services", ("spring",), "services-without-count"),
+    ("calls", ("spring",), "ports-elsewhere"),
+    # What is lost in a list only, a push may bring; Dubbo's consumer is there before its providers and lives on pushes.
+    ("discovers", APPS, "register-without-metadata"),
+    ("calls", ("dubbo",), "register-without-metadata"),
+    ("calls-back", ("spring",), "ports-elsewhere"),
+    ("hears-changes", APPS, "push-suppressed"),
+    ("groups", ("spring",), "group-dropped"),
+    ("default-settings", ("dubbo",), "register-swallowed"),
+    ("gone-after-kill", APPS, "kept-beating"),
+    ("leaves", APPS, "deregister-swallowed"),
+    ("last-leaves", APPS, "deregister-swallowed"),
 )
 
 

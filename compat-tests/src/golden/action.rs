@@ -104,6 +104,14 @@ pub struct HttpRequest {
     pub timeout: Duration,
 }
 
+impl HttpRequest {
+    /// With the usual headers and no body.
+    pub fn new(method: &str, target: &str, timeout: Duration) -> Self {
+        let (method, target) = (method.to_owned(), target.to_owned());
+        Self { method, target, headers: Vec::new(), body: None, form: None, timeout }
+    }
+}
+
 /// Bytes for what no HTTP library would send.
 #[derive(Debug, Clone)]
 pub struct RawExchange {

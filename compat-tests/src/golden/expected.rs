@@ -63,6 +63,11 @@ impl Status {
     pub fn accepts(&self, status: u16) -> bool {
         self.0.iter().any(|(from, to)| (*from..=*to).contains(&status))
     }
+
+    /// Whether all of them are refusals.
+    pub fn refuses(&self) -> bool {
+        self.0.iter().all(|(from, _)| *from >= 400)
+    }
 }
 
 impl std::fmt::Display for Status {

@@ -3,6 +3,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
+use serde::de::{Deserialize, Deserializer, Error as _};
 
 use super::action::{Action, action};
 use super::expected::{Expected, expected};
@@ -48,6 +49,15 @@ pub struct Step {
     pub since: Option<String>,
     /// What may come back: any of these. Empty: not compared.
     pub expected: Vec<Expected>,
+    /// Done before it and not compared: what the recording took for granted. From the index, never from a recording.
+    pub before: Vec<Step>,
+}
+
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        step(StepText::deserialize(deserializer)?, false)
+            .map_err(|error| D::Error::custom(format!("{error:#}")))
+    }
 }
 
 /// How answers are compared.
@@ -55,7 +65,7 @@ pub struct Step {
 pub struct Rules {
     /// Keys, or paths with `*` for any index, whose values are compared by kind only.
     pub volatile: Vec<String>,
-    /// Keys or paths of lists without order.
+    /// Keys or paths of lists without order, or of objects whose keys have none.
     pub unordered: Vec<String>,
     /// Applied to bodies before comparing.
     pub masks: Vec<Mask>,
@@ -147,5 +157,5 @@ fn step(mut text: StepText, fixed: bool) -> Result<Step> {
         min: text.min_ms.map(Duration::from_millis),
     };
     let since = text.since.take();
-    Ok(Step { action: action(text)?, rules, since, expected: answers })
+    Ok(Step { action: action(text)?, rules, since, expected: answers, before: Vec::new() })
 }

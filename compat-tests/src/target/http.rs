@@ -1,7 +1,8 @@
 //! One request over a connection of its own, with exactly the headers that the scenario names.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Error, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -11,6 +12,9 @@ use crate::golden::HttpRequest;
 
 /// Headers that belong to the connection or change with every answer.
 const LEFT_OUT: [&str; 5] = ["date", "content-length", "connection", "keep-alive", "transfer-encoding"];
+
+/// How soon one who waits for an answer notices that the server has died.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What a server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,13 +33,22 @@ impl Target {
     /// # Errors
     /// If the server can't be reached, closes without an answer, or isn't done within the request's limit.
     pub fn send(&self, request: &HttpRequest) -> Result<Response> {
+        let body = request.form.as_ref().map(|form| urlencoded(form));
+        let body = body.as_ref().or(request.body.as_ref());
+        self.note(&request.method, &request.target, body.map(String::as_str).unwrap_or_default());
         let mut stream = self.connect(request.timeout)?;
-        stream.set_read_timeout(Some(request.timeout))?;
+        let end = Instant::now() + request.timeout;
+        stream.set_read_timeout(Some(LOOK.min(request.timeout)))?;
         stream.set_write_timeout(Some(request.timeout))?;
         // A server may refuse a long request before it has read all of it: its answer counts, not our write.
         let written = stream.write_all(&self.bytes_of(request)?);
-        match read(&mut stream, request.method == "HEAD") {
-            Ok(response) => Ok(response),
+        let wait = || Instant::now() < end && !self.stop.has_died();
+        match read(&mut stream, request.method == "HEAD", wait) {
+            Ok(Response { status, headers, body }) => Ok(Response {
+                status,
+                headers: self.headers_as_recorded(headers),
+                body: self.as_recorded(body),
+            }),
             Err(error) => {
                 written.context("can't send the request")?;
                 Err(error)
@@ -55,6 +68,11 @@ impl Target {
                 None => headers.push((name, value.clone())),
             }
         }
+        if let Some(token) = &self.token
+            && !headers.iter().any(|(name, _)| *name == "Authorization")
+        {
+            headers.push(("Authorization", Some(format!("Bearer {token}"))));
+        }
         let body = match &request.form {
             Some(form) => Some(urlencoded(form)),
             None => request.body.clone(),
@@ -73,7 +91,8 @@ impl Target {
         } else if matches!(request.method.as_str(), "POST" | "PUT" | "PATCH") {
             set_default(&mut headers, "Content-Length", "0".to_owned());
         }
-        let mut bytes = format!("{} {} HTTP/1.1\r\n", request.method, request.target).into_bytes();
+        let target = self.to_context(&request.target);
+        let mut bytes = format!("{} {target} HTTP/1.1\r\n", request.method).into_bytes();
         for (name, value) in headers {
             if let Some(value) = value {
                 bytes.extend(format!("{name}: ").into_bytes());
@@ -87,7 +106,8 @@ impl Target {
     }
 }
 
-fn read(stream: &mut TcpStream, head_only: bool) -> Result<Response> {
+/// Reads the final answer; asks whether to wait on when nothing has come for a while.
+fn read(stream: &mut TcpStream, head_only: bool, wait: impl Fn() -> bool) -> Result<Response> {
     let mut data = Vec::new();
     let mut closed = false;
     loop {
@@ -109,8 +129,15 @@ fn read(stream: &mut TcpStream, head_only: bool) -> Result<Response> {
             bail!("the connection was closed after {} bytes of an answer", data.len());
         }
         ensure!(data.len() <= MAX_BYTES, "the answer is longer than {MAX_BYTES} bytes");
-        closed = receive(stream, &mut data).context("no answer")? == 0;
+        closed = match receive(stream, &mut data) {
+            Err(error) if is_silence(&error) && wait() => continue,
+            received => received.context("no answer")? == 0,
+        };
     }
+}
+
+fn is_silence(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 fn receive(stream: &mut TcpStream, data: &mut Vec<u8>) -> std::io::Result<usize> {
@@ -139,6 +166,13 @@ fn urlencoded(form: &[(String, String)]) -> String {
     out
 }
 
+/// A text as it stands in a query.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    escape(text, &mut out);
+    out
+}
+
 fn escape(text: &str, out: &mut String) {
     for byte in text.bytes() {
         match byte {
@@ -151,8 +185,6 @@ fn escape(text: &str, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn request(method: &str) -> HttpRequest {

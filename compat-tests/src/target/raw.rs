@@ -30,18 +30,37 @@ impl Target {
         stream.set_write_timeout(Some(Duration::from_secs(10)))?;
         let mut line = Line { stream, data: Vec::new(), closed: false };
         for (at, piece) in exchange.pieces.iter().enumerate() {
+            let mut piece = piece.replace(" /nacos/", &format!(" {}/", self.context()));
+            if let Some(token) = &self.token {
+                let line = " HTTP/1.1\r\n";
+                piece = piece.replace(line, &format!("{line}Authorization: Bearer {token}\r\n"));
+            }
+            if let Some((head, body)) = piece.split_once("\r\n\r\n") {
+                let mut words = head.split(' ');
+                self.note(words.next().unwrap_or_default(), words.next().unwrap_or_default(), body);
+            }
             // The server may have closed already; what it said before that is what counts.
-            let _ = line.stream.write_all(&latin1_bytes(piece)?);
+            let _ = line.stream.write_all(&latin1_bytes(&piece)?);
             if at + 1 < exchange.pieces.len() {
                 while line.receive(exchange.pause)? {}
             }
         }
         let end = Instant::now() + exchange.timeout;
-        while Instant::now() < end && !line.closed && line.answers(exchange.head) < exchange.responses {
+        let over = |line: &Line| line.closed || Instant::now() >= end || self.stop.has_died();
+        while !over(&line) && line.answers(exchange.head) < exchange.responses {
             line.receive(Duration::from_millis(200))?;
         }
         while line.receive(exchange.idle)? {}
-        Ok(RawAnswer { items: split(&line.data, exchange.head), closed: line.closed })
+        let item = |item| match item {
+            RawItem::Response { status, headers, body } => RawItem::Response {
+                status,
+                headers: self.headers_as_recorded(headers),
+                body: self.as_recorded(body),
+            },
+            garbage @ RawItem::Garbage(_) => garbage,
+        };
+        let items = split(&line.data, exchange.head).into_iter().map(item).collect();
+        Ok(RawAnswer { items, closed: line.closed })
     }
 }
 

@@ -4,17 +4,32 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::wire::gunzip;
 use crate::golden::Ack;
 use crate::json::{self, Json};
+use crate::stop::Stop;
+
+/// How soon waiting notices that the run is over.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A bound port on 127.0.0.1.
 #[derive(Debug)]
 pub struct Port {
     socket: UdpSocket,
     peer: Option<SocketAddr>,
+    /// The case that has it, if pushes for others are to be passed over.
+    case: Option<Case>,
+}
+
+/// What tells a push for this case from one for another.
+#[derive(Debug)]
+struct Case {
+    /// What its names begin with.
+    run: String,
+    /// All that it asks for, which may have names of other forms.
+    asks: String,
 }
 
 /// A received datagram.
@@ -33,7 +48,15 @@ impl Port {
     /// If none can be had.
     pub fn open() -> Result<Self> {
         let socket = UdpSocket::bind(("127.0.0.1", 0)).context("can't bind a UDP port")?;
-        Ok(Self { socket, peer: None })
+        Ok(Self { socket, peer: None, case: None })
+    }
+
+    /// Passes over what is for other cases than the one whose names begin with `run` and which sends the requests `asks`: the
+    /// system may give a port again that another case, or an earlier run, had subscribed with.
+    #[must_use]
+    pub fn of_case(self, run: &str, asks: &str) -> Self {
+        let case = Case { run: run.to_owned(), asks: asks.to_owned() };
+        Self { case: Some(case), ..self }
     }
 
     /// Its number.
@@ -47,8 +70,14 @@ impl Port {
     /// Receives one datagram, or (draining) all that come within `timeout` and answers the last.
     ///
     /// # Errors
-    /// If a datagram is no text, or one to be acknowledged has no `lastRefTime` to name.
-    pub fn receive(&mut self, timeout: Duration, ack: Ack, drain: bool) -> Result<Option<Datagram>> {
+    /// If the run is over, a datagram is no text, or one to be acknowledged has no `lastRefTime` to name.
+    pub fn receive(
+        &mut self,
+        timeout: Duration,
+        ack: Ack,
+        drain: bool,
+        stop: &Stop,
+    ) -> Result<Option<Datagram>> {
         let deadline = Instant::now() + timeout;
         let mut last = None;
         self.peer = None;
@@ -58,13 +87,17 @@ impl Port {
             if left.is_zero() {
                 return Ok(last);
             }
-            self.socket.set_read_timeout(Some(left))?;
+            ensure!(stop.reason().is_none(), "the run is over");
+            self.socket.set_read_timeout(Some(left.min(LOOK)))?;
             let (count, peer) = match self.socket.recv_from(&mut space) {
                 Ok(received) => received,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
                 Err(error) => return Err(error).context("can't receive a datagram"),
             };
             let datagram = decode(&space[..count])?;
+            if self.case.as_ref().is_some_and(|case| case.is_not_of(&datagram.body)) {
+                continue;
+            }
             self.peer = Some(peer);
             if let Some(answer) = acknowledgement(&datagram.body, ack)? {
                 self.socket.send_to(answer.as_bytes(), peer)?;
@@ -85,6 +118,25 @@ impl Port {
         self.socket.send_to(body.as_bytes(), peer)?;
         Ok(())
     }
+}
+
+impl Case {
+    /// Whether a push names a service of another case: one whose name begins as [`run_token`](crate::shuffle::run_token) has
+    /// it, and nothing of this one.
+    fn is_not_of(&self, push: &str) -> bool {
+        let token = |name: &str| name.as_bytes().get(..TOKEN).is_some_and(is_token);
+        let mut others = push.split("@@").skip(1).filter(|name| token(name)).peekable();
+        !push.contains(&self.run)
+            && others.peek().is_some()
+            && others.all(|name| !self.asks.contains(&name[..TOKEN]))
+    }
+}
+
+/// How long a token of a run is.
+const TOKEN: usize = 8;
+
+fn is_token(letters: &[u8]) -> bool {
+    letters.first() == Some(&b't') && letters.iter().all(u8::is_ascii_lowercase)
 }
 
 fn decode(data: &[u8]) -> Result<Datagram> {
@@ -118,5 +170,19 @@ mod tests {
         assert!(acknowledgement(body, Ack::Text).unwrap().unwrap().contains("\"12\""));
         assert_eq!(acknowledgement(body, Ack::No).unwrap(), None);
         assert!(acknowledgement("x", Ack::Text).is_err());
+    }
+
+    #[test]
+    fn what_is_pushed_for_another_case_is_told_by_its_name() {
+        let push = |name: &str| format!(r#"{{"data":"{{\"hosts\":[],\"name\":\"G@@{name}\"}}"}}"#);
+        let asks = "GET /list?serviceName=transport-orders".to_owned();
+        let case = Case { run: "tabcdefg".to_owned(), asks };
+        for other in ["tzjjpphx", "tzjjpphx-1"] {
+            assert!(case.is_not_of(&push(other)), "{other}");
+        }
+        for own in ["tabcdefg", "tabcdefg-1", "orders", "transport-orders", "tax"] {
+            assert!(!case.is_not_of(&push(own)), "{own}");
+        }
+        assert!(!case.is_not_of("{}"));
     }
 }

@@ -99,14 +99,19 @@ final class Other {
                 "metadata", JSON.writeValueAsString(instance.getMetadata())));
     }
 
-    /** The instances of a service in the default group and namespace as comparable lines, sorted. */
-    List<String> lines(String service) throws Exception {
+    /** The instances of a service in the default group and namespace. */
+    List<Instance> instances(String service) throws Exception {
         JsonNode hosts = JSON.readTree(call("GET", "/instance/list", Map.of("serviceName", service))).get("hosts");
         List<Instance> instances = new ArrayList<>();
         for (JsonNode host : hosts) {
             instances.add(JSON.treeToValue(host, Instance.class));
         }
-        return lines(instances);
+        return instances;
+    }
+
+    /** The same as comparable lines, sorted. */
+    List<String> lines(String service) throws Exception {
+        return lines(instances(service));
     }
 
     static List<String> lines(Instance... instances) {

@@ -1,4 +1,4 @@
-//! Outcomes for a person to read: every difference with what was sent, wanted and got, then a summary.
+//! Outcomes of recordings for a person to read: every difference with what was sent, wanted and got, then a summary.
 
 use std::fmt::Write as _;
 
@@ -92,7 +92,7 @@ fn describe_step(step: &StepDifference, text: &mut String) {
 }
 
 /// Writes a text cut to [`MOST_LETTERS`], its further lines indented like the first.
-fn indented(text: &mut String, lead: &str, what: &str) {
+pub fn indented(text: &mut String, lead: &str, what: &str) {
     let cut: String = what.chars().take(MOST_LETTERS).collect();
     let rest = what.chars().count() - cut.chars().count();
     let further = format!("\n{}", " ".repeat(lead.len()));
