@@ -2,7 +2,7 @@
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
 };
 
 use super::*;
@@ -156,8 +156,17 @@ async fn when_the_server_has_ended_the_last_attempt_tells() {
 /// beginning of this one's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_that_ends_in_the_moment_of_a_call_is_gone_and_not_broken() {
+    // Whoever else listens must not get the port of one that has ended: a socket that is bound to it holds it.
+    let bound = |to: &str| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseport(true).unwrap();
+        socket.bind(to.parse().unwrap()).unwrap();
+        socket
+    };
     for _ in 0..500 {
-        let (listener, to) = listen().await;
+        let holder = bound("127.0.20.1:0");
+        let to = holder.local_addr().unwrap().to_string();
+        let listener = bound(&to).listen(16).unwrap();
         let (ends, end) = tokio::sync::oneshot::channel::<()>();
         let server = tokio::spawn(async move {
             let mut stream = listener.accept().await.unwrap().0;
