@@ -180,14 +180,17 @@ impl Runner {
         self.registry().read_clock(self.exchange.distro.0.clock.reading());
         let exists = |key: &ServiceKey| self.registry().get(key.place()).is_some();
         self.exchange.distro.0.core.lock().forget_all_but(&exists);
+        let mut count = 0;
         self.registry().for_each(|service| {
-            if !service.state().gone.is_empty()
-                && !self.exchange.distro.0.core.lock().is_lacking(&service.key)
-            {
-                self.registry().prune_gone(service, now.minus(GONE_MS), MOST_GONE);
+            let gone = service.state().gone.len();
+            count += gone;
+            if gone > 0 && !self.exchange.distro.0.core.lock().is_lacking(&service.key) {
+                count -= self.registry().prune_gone(service, now.minus(GONE_MS), MOST_GONE).min(gone);
             }
         });
-        let forgotten = self.registry().bound_gone(MOST_GONE_IN_ALL);
+        // To go through all services twice would be felt where there are many.
+        let forgotten =
+            if count > MOST_GONE_IN_ALL { self.registry().bound_gone(MOST_GONE_IN_ALL) } else { 0 };
         if forgotten > 0 {
             tracing::warn!(
                 forgotten,
