@@ -19,7 +19,7 @@ use super::{Api, V1Call, node::check_own_host, params::Params, reply::Refusal, r
 use crate::{
     base::clock::Reading,
     cluster::{Address, Standing, View, document},
-    distro::{Distro, accept::Sender, handle::LONGEST_WAY_MS},
+    distro::{Distro, handle::LONGEST_WAY_MS, trust::Sender},
 };
 
 /// Whether a request with these headers comes from a proven member; never while there are none.

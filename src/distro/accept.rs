@@ -8,14 +8,12 @@ use super::{
     batch::{self, Content, ReadDatum},
     codec::{Data, Datum, FieldError},
     key::{self, Key},
-    mapper::{Owner, owner},
 };
 use crate::{
     base::{
         clock::{Millis, Reading},
         json::Object,
     },
-    cluster::{Address, Standing, View},
     model::{
         Definition, Instance, Registry, ServiceKey,
         cluster::Cluster,
@@ -158,114 +156,6 @@ pub struct Outcome {
     pub read: usize,
 }
 
-/// What this node is to a service of which a peer tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// It keeps a copy of what a member of 1.x tells: a list takes the place of its own.
-    Copies,
-    /// It starts, and takes what anybody has.
-    Gathers,
-    /// It keeps a copy, and a Nacre member tells that is the owner, or who tells isn't the owner and brings nothing that the owner
-    /// isn't told; or it compares, and shall show what the others show.
-    Follows,
-    /// It owns the service since a moment ago, or one tells that isn't the owner: of a list without stamps it takes
-    /// what is new. A Nacre member sends such lists as long as it doesn't know that this node is one.
-    Collects,
-    /// The same, and who tells came to the ring a moment ago: what it calls silent may beat to others.
-    Doubts,
-    /// It owns the service for so long that it may judge silence: the same, and what has been silent for too long goes.
-    Judges,
-}
-
-impl Part {
-    /// Of a node with this view, to what a peer tells of a service. While it loads it takes what others show; what it asked
-    /// for then, and gets when it serves, is what a peer tells like any other. Who doesn't say who it is brings copies of
-    /// services of Nacre members. The rest: see [`Self::of`].
-    #[must_use]
-    pub fn in_view(
-        view: &View,
-        key: &ServiceKey,
-        from: Option<&Address>,
-        is_newcomer: bool,
-        is_long: impl FnOnce() -> bool,
-    ) -> Self {
-        let owner = owner(view, &key.name);
-        let is_of_legacy = |owner: &Address| view.peer(owner).is_some_and(|peer| peer.nacre.is_none());
-        match (view.standing, owner) {
-            (Standing::Starting, _) => Self::Gathers,
-            // Its services have been looked after by others meanwhile; lists of one of 1.x are whole then.
-            (Standing::Comparing, Owner::Peer(owner)) if from == Some(owner) && is_of_legacy(owner) => {
-                Self::Copies
-            }
-            (Standing::Comparing, _) => Self::Follows,
-            // Who says nothing of itself is of 1.x, so it isn't that owner, which is told as well.
-            (_, Owner::Peer(owner)) if from.is_none() && view.is_nacre(owner) => Self::Follows,
-            _ => Self::of(owner, from, is_newcomer, is_long),
-        }
-    }
-
-    /// Of a node that serves, to a service with this owner. `from`: the Nacre member that tells, if it is one, or the member
-    /// of 1.x whose list doesn't take the place of what is here, and whether that `is_newcomer` to the ring; `is_long`: whether
-    /// the node, where it is the owner, has been that for so long that it may judge silence.
-    #[must_use]
-    pub fn of(
-        owner: Owner<'_>,
-        from: Option<&Address>,
-        is_newcomer: bool,
-        is_long: impl FnOnce() -> bool,
-    ) -> Self {
-        match owner {
-            Owner::Here if is_long() => Self::Judges,
-            _ if from.is_some() && is_newcomer => Self::Doubts,
-            Owner::Here => Self::Collects,
-            Owner::Peer(owner) if from == Some(owner) => Self::Follows,
-            _ if from.is_some() => Self::Collects,
-            Owner::Peer(_) | Owner::Nobody => Self::Copies,
-        }
-    }
-
-    /// What a list without stamps counts for.
-    #[must_use]
-    pub fn taken_for(self) -> ListFor {
-        match self {
-            Self::Copies => ListFor::Whole,
-            Self::Gathers => ListFor::Gathered,
-            Self::Follows => ListFor::Copy,
-            Self::Collects | Self::Doubts | Self::Judges => ListFor::News,
-        }
-    }
-
-    /// Who says what of it has been silent for too long.
-    #[must_use]
-    pub fn judge(self) -> Judge {
-        match self {
-            Self::Judges => Judge::Here,
-            Self::Gathers | Self::Follows => Judge::Teller,
-            Self::Copies | Self::Collects => Judge::Another,
-            Self::Doubts => Judge::Nobody,
-        }
-    }
-}
-
-/// A member that sends data and says who it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sender {
-    /// Its address.
-    pub address: Address,
-    /// It shows that it is Nacre.
-    pub is_nacre: bool,
-}
-
-impl Sender {
-    /// Whose word its data of a service are, as [`Part::of`] takes it: nobody's where it is a member of 1.x and the owner, since
-    /// its list is whole then. Of other services it has copies, and may have old ones.
-    #[must_use]
-    pub fn tells_of(&self, view: &View, key: &ServiceKey) -> Option<&Address> {
-        let is_whole = !self.is_nacre && owner(view, &key.name) == Owner::Peer(&self.address);
-        (!is_whole).then_some(&self.address)
-    }
-}
-
 impl Outcome {
     /// All that was wrong.
     pub fn faults(&self) -> impl Iterator<Item = &AcceptError> {
@@ -287,28 +177,29 @@ impl AcceptError {
     }
 }
 
-/// Takes data of peers key by key: merges what Nacre members tell, puts lists of 1.x members in the place of ours, or takes
-/// what is new in them, by the `part` of this node.
+/// Takes data of peers key by key: merges what Nacre members tell, and takes lists of 1.x members for what they are. The two
+/// decisions are asked for where they count.
 pub fn take(
     registry: &Registry,
     batch: Vec<batch::Read>,
-    part: impl Fn(&ServiceKey) -> Part,
+    judge: impl Fn(&ServiceKey) -> Judge,
+    list_for: impl Fn(&ServiceKey) -> ListFor,
     now: Millis,
 ) -> Outcome {
     let mut outcome = Outcome::default();
     for (key, read) in batch {
         let taken = read.and_then(|ReadDatum { service, content, refused }| {
-            let (place, part) = (service.place(), part(&service));
+            let place = service.place();
             let (taken, left_out) = match content {
                 Content::Entries { entries, extent } => {
                     outcome.read += entries.len();
-                    let mut merged = registry.merge(place, entries, &extent, part.judge(), now)?;
+                    let mut merged = registry.merge(place, entries, &extent, judge(&service), now)?;
                     let left_out = merged.refused.take();
                     (Taken::Merged(merged), left_out)
                 }
                 Content::List(list) => {
                     outcome.read += list.len();
-                    let mut replaced = registry.replace_by_legacy(place, &list, part.taken_for(), now)?;
+                    let mut replaced = registry.replace_by_legacy(place, &list, list_for(&service), now)?;
                     let left_out = replaced.refused.take();
                     (Taken::Replaced(replaced), left_out)
                 }
@@ -332,10 +223,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{
-        cluster::{Mapping, MemberState, Peer},
-        model::{Limits, change::Changes},
-    };
+    use crate::model::{Limits, change::Changes};
 
     const KEY: &str = "com.alibaba.nacos.naming.iplist.ephemeral.public##G@@s";
     const PLACE: Place<'static> = Place { namespace: "public", name: "G@@s" };
@@ -373,77 +261,6 @@ mod tests {
         assert_eq!(list(&registry), Some(vec![("a".into(), true)]));
         put(&registry, r#"{"KEY":{"key":"KEY","value":{"instanceList":[]}}}"#).unwrap();
         assert_eq!(list(&registry), Some(vec![]));
-    }
-
-    #[test]
-    fn a_newcomer_judges_no_silence_and_a_long_owner_does_whoever_tells() {
-        let (owner, other) = (Address::new("o:1"), Address::new("p:1"));
-        for (of, from, is_newcomer, is_long, part, judge) in [
-            (Owner::Here, Some(&other), true, true, Part::Judges, Judge::Here),
-            (Owner::Here, Some(&other), true, false, Part::Doubts, Judge::Nobody),
-            (Owner::Here, Some(&other), false, false, Part::Collects, Judge::Another),
-            (Owner::Here, None, false, false, Part::Collects, Judge::Another),
-            (Owner::Peer(&owner), Some(&owner), true, false, Part::Doubts, Judge::Nobody),
-            (Owner::Peer(&owner), Some(&owner), false, false, Part::Follows, Judge::Teller),
-            (Owner::Peer(&owner), Some(&other), true, false, Part::Doubts, Judge::Nobody),
-            (Owner::Peer(&owner), Some(&other), false, false, Part::Collects, Judge::Another),
-            (Owner::Peer(&owner), None, false, false, Part::Copies, Judge::Another),
-            (Owner::Nobody, None, false, false, Part::Copies, Judge::Another),
-        ] {
-            let is = Part::of(of, from, is_newcomer, || is_long);
-            assert_eq!((is, is.judge()), (part, judge), "{of:?} {from:?} {is_newcomer} {is_long}");
-        }
-    }
-
-    #[test]
-    fn a_node_follows_what_others_show_while_it_loads_and_no_longer_when_it_serves() {
-        let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
-        let part = |standing, nacre, from: u32| {
-            let peers = [2, 3].map(|n| Peer { nacre, ..Peer::new(address(n), MemberState::Up) });
-            let view = View::new(address(1), standing, peers.to_vec(), Mapping::Modulo);
-            let mut keys = (0..60).map(|n| ServiceKey::new("public", &format!("G@@{n}")));
-            let key = keys.find(|key| owner(&view, &key.name) == Owner::Peer(&address(2))).unwrap();
-            Part::in_view(&view, &key, Some(&address(from)), false, || false)
-        };
-        for nacre in [None, Some(1)] {
-            assert_eq!([2, 3].map(|from| part(Standing::Starting, nacre, from)), [Part::Gathers; 2]);
-        }
-        let comparing = |nacre| [2, 3].map(|from| part(Standing::Comparing, nacre, from));
-        assert_eq!(comparing(Some(1)), [Part::Follows; 2]);
-        assert_eq!(comparing(None), [Part::Copies, Part::Follows], "the owner of 1.x has what there is");
-        for serving in [Standing::Serving, Standing::Leaving] {
-            assert_eq!([2, 3].map(|from| part(serving, Some(1), from)), [Part::Follows, Part::Collects]);
-        }
-    }
-
-    #[test]
-    fn what_the_owner_of_1x_tells_is_its_whole_list_and_what_another_member_does_is_not() {
-        let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
-        let mut peers = [2, 3, 4].map(|n| Peer::new(address(n), MemberState::Up));
-        peers[2].nacre = Some(1);
-        let view = View::new(address(1), Standing::Serving, peers.to_vec(), Mapping::Modulo);
-        let mut parts = std::collections::BTreeSet::new();
-        for key in (0..60).map(|n| ServiceKey::new("public", &format!("G@@{n}"))) {
-            for (from, is_nacre) in [(2, true), (2, false), (3, false), (9, true)] {
-                let sender = Sender { address: address(from), is_nacre };
-                let part = Part::in_view(&view, &key, sender.tells_of(&view, &key), false, || false);
-                let expected = match (owner(&view, &key.name) == Owner::Peer(&sender.address), is_nacre) {
-                    (true, true) => Part::Follows,
-                    (true, false) => Part::Copies,
-                    (false, _) => Part::Collects,
-                };
-                assert_eq!(part, expected, "{key} {sender:?}");
-                parts.insert(format!("{expected:?}"));
-            }
-            // 1.4.8 doesn't say who it is; a Nacre member it isn't.
-            let expected = match owner(&view, &key.name) {
-                Owner::Peer(of) if *of != address(4) => Part::Copies,
-                Owner::Peer(_) => Part::Follows,
-                _ => Part::Collects,
-            };
-            assert_eq!(Part::in_view(&view, &key, None, false, || false), expected, "{key}");
-        }
-        assert_eq!(parts.len(), 3, "{parts:?}");
     }
 
     #[test]

@@ -8,14 +8,14 @@ use super::{Content, ReadDatum, read, read_answer};
 use crate::{
     base::clock::{Millis, Reading},
     distro::{
-        accept::{self, Part, Taken},
+        accept::{self, Taken},
         bodies::{BODY_BYTES, DatumToSend, Dialect, bodies},
     },
     model::{
         Entry, Extent, Instance, Limits, Registry, ServiceKey,
         gone::Cause,
         instance::{Description, InstanceId},
-        merge::ListFor,
+        merge::{Judge, ListFor},
         registry::Place,
     },
 };
@@ -181,8 +181,13 @@ fn a_key_that_can_not_be_used_spoils_no_other() {
         datum("G@@a", &list("new")),
     ];
     let registry = registry();
-    let outcome =
-        accept::take(&registry, read(body(&data).as_bytes(), AT).unwrap(), |_| Part::Copies, AT.now);
+    let outcome = accept::take(
+        &registry,
+        read(body(&data).as_bytes(), AT).unwrap(),
+        |_| Judge::Another,
+        |_| ListFor::Whole,
+        AT.now,
+    );
     let taken: Vec<_> = outcome.taken.iter().map(|(service, _)| &*service.name).collect();
     assert_eq!(taken, ["G@@a", "G@@d"]);
     let refused: Vec<_> = outcome.refused.iter().map(|(_, error)| error.to_string()).collect();
@@ -219,12 +224,12 @@ fn who_owns_a_service_decides_what_a_list_of_1x_does() {
     let list = r#""value":{"instanceList":[{"ip":"b","port":1}]}"#;
     let data = names.map(|name| datum(name, list));
     let read = read(body(&data).as_bytes(), AT).unwrap();
-    let part = |service: &ServiceKey| match &*service.name {
-        "G@@ours" => Part::Collects,
-        "G@@nacre" => Part::Follows,
-        _ => Part::Copies,
+    let list_for = |service: &ServiceKey| match &*service.name {
+        "G@@ours" => ListFor::News,
+        "G@@nacre" => ListFor::Hearsay,
+        _ => ListFor::Whole,
     };
-    let outcome = accept::take(&registry, read, part, AT.now);
+    let outcome = accept::take(&registry, read, |_| Judge::Another, list_for, AT.now);
     let differs: Vec<_> = outcome
         .taken
         .iter()
@@ -308,7 +313,7 @@ proptest! {
         let state = |registry: &Registry| registry.get(service.place()).unwrap().state();
         let data = [DatumToSend { service: service.clone(), state: Some(state(&from)), newer_than: None, is_copy: false }];
         for body in bodies(data, Dialect::Nacre, || AT, BODY_BYTES) {
-            let outcome = accept::take(&to, read(&body.bytes, AT).unwrap(), |_| Part::Copies, AT.now);
+            let outcome = accept::take(&to, read(&body.bytes, AT).unwrap(), |_| Judge::Another, |_| ListFor::Whole, AT.now);
             prop_assert_eq!(outcome.refused.len() + outcome.halved.len(), 0);
         }
         prop_assert_eq!(state(&from).digest(), state(&to).digest());

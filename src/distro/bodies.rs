@@ -53,8 +53,8 @@ pub struct DatumToSend {
     pub state: Option<Arc<State>>,
     /// A Nacre member is told what has a higher stamp; nothing for all of it. 1.x always gets the whole list.
     pub newer_than: Option<u64>,
-    /// Its owner alone knows the beats. A member of 1.x that gets it may own it in a moment, and judges by what stands there:
-    /// what is healthy counts as just beaten, to it.
+    /// Its owner alone knows the beats. A member of 1.x that gets it may own it in a moment, and judges by what stands there, or by
+    /// its own time where nothing does: of what is healthy it is told no beat.
     pub is_copy: bool,
 }
 
@@ -338,7 +338,12 @@ mod tests {
     use crate::{
         base::clock::Millis,
         distro::{accept, batch},
-        model::{Limits, Registry, instance::Description, registry::Place},
+        model::{
+            Limits, Registry,
+            instance::Description,
+            merge::{Judge, ListFor},
+            registry::Place,
+        },
     };
 
     const AT: Reading = Reading { now: Millis(1 << 40), wall_ms: 1_795_983_049_938 };
@@ -378,7 +383,8 @@ mod tests {
             let copy = DatumToSend { is_copy: true, ..outgoing(&registry, "G@@s", None) };
             texts(vec![copy], Dialect::Legacy, BODY_BYTES).remove(0).0
         };
-        assert_eq!(copy(true), expected.replace("1795983049438", "1795983049938"), "as if it had beaten now");
+        let unbeaten = expected.replace(r#""lastBeat":1795983049438,"#, "");
+        assert_eq!(copy(true), unbeaten, "whoever reads it takes it for just beaten by its own clock");
         assert_eq!(copy(false), expected.replace(r#""healthy":true"#, r#""healthy":false"#));
         let gone = texts(vec![outgoing(&registry, "G@@t", None)], Dialect::Legacy, BODY_BYTES);
         assert_eq!(
@@ -436,7 +442,7 @@ mod tests {
                 let instances = String::from_utf8_lossy(&body.bytes).matches("nacreStamp").count();
                 assert!(body.bytes.len() <= body_bytes || instances == 1);
                 let read = batch::read(&body.bytes, AT).unwrap();
-                let outcome = accept::take(&to, read, |_| accept::Part::Copies, AT.now);
+                let outcome = accept::take(&to, read, |_| Judge::Another, |_| ListFor::Whole, AT.now);
                 assert!(outcome.taken.len() >= body.stamps.len() && outcome.faults().next().is_none());
             }
             assert_eq!(made.len(), count, "{body_bytes}");
@@ -530,7 +536,13 @@ mod tests {
         for turned in [false, true] {
             let to = registry();
             let take = |body: &Body| {
-                accept::take(&to, batch::read(&body.bytes, AT).unwrap(), |_| accept::Part::Collects, AT.now)
+                accept::take(
+                    &to,
+                    batch::read(&body.bytes, AT).unwrap(),
+                    |_| Judge::Another,
+                    |_| ListFor::News,
+                    AT.now,
+                )
             };
             let taken: Vec<_> =
                 if turned { made.iter().rev().map(take).collect() } else { made.iter().map(take).collect() };
@@ -551,7 +563,7 @@ mod tests {
             let made = bodies([outgoing(&from, "G@@s", newer_than)], Dialect::Nacre, || AT, 4_000);
             let take = |body: Body| {
                 let read = batch::read(&body.bytes, AT).unwrap();
-                accept::take(&to, read, |_| accept::Part::Collects, AT.now).taken.remove(0).1
+                accept::take(&to, read, |_| Judge::Another, |_| ListFor::News, AT.now).taken.remove(0).1
             };
             made.map(take)
                 .map(|taken| matches!(taken, accept::Taken::Merged(merged) if merged.ours_is_newer))
@@ -587,7 +599,7 @@ mod tests {
         assert_eq!(pieces.take_skipped(), [""; 0]);
         taken.push(pieces.end().unwrap());
         for piece in taken {
-            accept::take(&to, batch::read(&piece, AT).unwrap(), |_| accept::Part::Follows, AT.now);
+            accept::take(&to, batch::read(&piece, AT).unwrap(), |_| Judge::Teller, |_| ListFor::Copy, AT.now);
         }
         for name in ["G@@s", "G@@t"] {
             let state = |registry| outgoing(registry, name, None).state.unwrap();

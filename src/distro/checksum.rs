@@ -130,7 +130,11 @@ mod tests {
             jackson::{self, Scalar},
         },
         distro::{accept, batch, key},
-        model::{Limits, Registry, ServiceKey, change::Changes},
+        model::{
+            Limits, Registry, ServiceKey,
+            change::Changes,
+            merge::{Judge, ListFor},
+        },
     };
 
     #[derive(Deserialize)]
@@ -230,7 +234,8 @@ mod tests {
             let outcome = accept::take(
                 &registry,
                 batch::read(body.as_bytes(), at).unwrap(),
-                |_| accept::Part::Copies,
+                |_| Judge::Another,
+                |_| ListFor::Whole,
                 at.now,
             );
             assert_eq!(outcome.refused.len(), 0);

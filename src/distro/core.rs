@@ -58,6 +58,19 @@ pub struct Rhythm {
     pub verify_ms: u64,
 }
 
+#[cfg(test)]
+impl Rhythm {
+    /// That of the settings as they are without any.
+    pub const USUAL: Self = Self {
+        merge_ms: 50,
+        legacy_merge_ms: 1_000,
+        gather_ms: 5,
+        batch: 1_000,
+        retry_cap_ms: 3_000,
+        verify_ms: 5_000,
+    };
+}
+
 /// What is to be done.
 #[derive(Debug)]
 pub enum Action<D: Data> {
@@ -85,6 +98,8 @@ pub enum Action<D: Data> {
     Ready {
         /// Those whose data were merged; they can be reached.
         loaded_from: Vec<Address>,
+        /// See [`Core::owners_so_far`], as of what was asked for last.
+        owners: Option<Vec<Address>>,
     },
     /// The node wasn't driven for this long.
     StoodStill {
@@ -179,7 +194,9 @@ struct Line<K> {
     verifying: bool,
     /// Until when it isn't asked again while a question is under way or after it gave no answer.
     ask_not_before: Millis,
-    pulling: bool,
+    is_pulling: bool,
+    /// The keys that it is being asked for, but for those that were put into the outbox since.
+    pulling: BTreeSet<K>,
 }
 
 impl<K: Clone + Ord + std::hash::Hash> Line<K> {
@@ -191,8 +208,15 @@ impl<K: Clone + Ord + std::hash::Hash> Line<K> {
             pulls: BTreeSet::new(),
             verifying: false,
             ask_not_before: Millis(0),
-            pulling: false,
+            is_pulling: false,
+            pulling: BTreeSet::new(),
         }
+    }
+
+    /// Notes that a key is to be sent; see [`Outbox::put`].
+    fn put(&mut self, key: &K, whole: bool, now: Millis, pace: Pace) {
+        self.pulling.remove(key);
+        self.outbox.put(key, whole, now, pace);
     }
 
     /// The peer may know nothing of what it was sent and told: it starts anew.
@@ -280,15 +304,14 @@ impl<D: Data> Core<D> {
                 line.outbox.hurry(now);
             }
         }
-        let addresses = || view.peers.iter().map(|peer| peer.address.clone());
         let has_stood_still = self.has_stood_still(now);
         match view.standing {
             Standing::Starting | Standing::Comparing => match &mut self.load {
-                Some(load) => load.relist(addresses(), now),
+                Some(load) => load.relist(&view.peers, now),
                 None if view.standing == Standing::Comparing || has_stood_still => {
-                    self.load = Some(Load::after_standstill(addresses(), now));
+                    self.load = Some(Load::after_standstill(&view.peers, now));
                 }
-                None => self.load = Some(Load::new(addresses(), now)),
+                None => self.load = Some(Load::new(&view.peers, now)),
             },
             Standing::Removed | Standing::Alone => {
                 self.load = None;
@@ -330,7 +353,7 @@ impl<D: Data> Core<D> {
             let Some(line) = self.lines.get(unreached) else { continue };
             let keys: Vec<D::Key> = line.outbox.keys().cloned().collect();
             for (_, line) in self.lines.iter_mut().filter(|(address, _)| *address != unreached) {
-                keys.iter().for_each(|key| line.outbox.put(key, false, now, pace));
+                keys.iter().for_each(|key| line.put(key, false, now, pace));
             }
         }
     }
@@ -341,7 +364,7 @@ impl<D: Data> Core<D> {
         let forgets = mutant::is(Mutant::ForgetsTheAbsent);
         for (address, line) in &mut self.lines {
             if !forgets || self.view.peer(address).is_some_and(Peer::is_nacre_at_work) {
-                line.outbox.put(key, false, now, pace);
+                line.put(key, false, now, pace);
             }
         }
     }
@@ -351,7 +374,7 @@ impl<D: Data> Core<D> {
         let pace = self.pace();
         if let Some(line) = self.lines.get_mut(peer) {
             for key in keys {
-                line.outbox.put(&key, true, now, pace);
+                line.put(&key, true, now, pace);
             }
         }
     }
@@ -382,14 +405,31 @@ impl<D: Data> Core<D> {
     /// checksums tell whether they still differ.
     pub fn pull(&mut self, peer: &Address, keys: impl IntoIterator<Item = D::Key>) {
         if let Some(Line { pulls, outbox, .. }) = self.lines.get_mut(peer) {
-            pulls.extend(keys.into_iter().filter(|key| !outbox.lacks(key)));
+            pulls.extend(keys.into_iter().filter(|key| !outbox.brings(key)));
         }
     }
 
-    /// Whether something of a key waits for a peer, or is under way to it.
+    /// Whether something of a key is being brought to a peer. What can't be brought to it for seconds doesn't count: it may be
+    /// so for long.
     #[must_use]
     pub fn awaits(&self, peer: &Address, key: &D::Key) -> bool {
-        self.lines.get(peer).is_some_and(|line| line.outbox.lacks(key))
+        self.lines.get(peer).is_some_and(|line| line.outbox.brings(key))
+    }
+
+    /// Whether a member of 1.x is being asked for a key, and all that was to be brought to it was there before it was asked.
+    #[must_use]
+    pub fn pulls_latest(&self, peer: &Address, key: &D::Key) -> bool {
+        self.lines.get(peer).is_some_and(|line| line.pulling.contains(key) && !line.outbox.brings(key))
+    }
+
+    /// The members that own all until this node joins them, as far as what a member of 1.x was `asked` for is compared with what
+    /// the others had: see [`Load::has_all_since`]. Nothing where it doesn't start.
+    #[must_use]
+    pub fn owners_so_far(&self, asked: Millis) -> Option<Vec<Address>> {
+        let is_starting = self.view.standing == Standing::Starting;
+        let load = self.load.as_ref().filter(|load| is_starting && load.has_all_since(asked))?;
+        let owns = |address: &&Address| self.view.peer(address).is_some_and(|peer| !peer.leaving);
+        Some(load.merged().filter(owns).cloned().collect())
     }
 
     /// Parts of a key are silent: asks those that may know better; [`Action::Settled`] tells when they have answered.
@@ -531,7 +571,7 @@ impl<D: Data> Core<D> {
             }
             (UnderWay::Keys, Answer::Wanted(keys)) => {
                 for key in keys {
-                    line.outbox.put(&key, true, now, pace);
+                    line.put(&key, true, now, pace);
                 }
             }
             (UnderWay::Ask(keys), Answer::Heard { is_new }) => {
@@ -546,7 +586,7 @@ impl<D: Data> Core<D> {
             (UnderWay::Ask(_), _) => line.ask_not_before = now.plus(ASK_AGAIN_MS),
             (UnderWay::Checksums, _) => line.verifying = false,
             // What a pull didn't bring, the peer's next checksums ask for again.
-            (UnderWay::Pull, _) => line.pulling = false,
+            (UnderWay::Pull, _) => (line.is_pulling, line.pulling) = (false, BTreeSet::new()),
             (UnderWay::Keys | UnderWay::Load { .. }, _) => {}
         }
         actions
@@ -584,8 +624,7 @@ impl<D: Data> Core<D> {
     /// The node stood still while it loaded: what it got before is old, and so is what lies in its sockets.
     fn load_anew(&mut self, now: Millis) {
         self.calls.retain(|_, (_, call)| !matches!(call, UnderWay::Load { .. }));
-        let peers = self.view.peers.iter().map(|peer| peer.address.clone());
-        self.load = Some(Load::after_standstill(peers, now));
+        self.load = Some(Load::after_standstill(&self.view.peers, now));
     }
 
     fn go_on_loading(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
@@ -593,8 +632,9 @@ impl<D: Data> Core<D> {
         let asked = load.take(now);
         if load.is_complete(now) {
             let loaded_from = load.merged().cloned().collect();
+            let owners = self.owners_so_far(now);
             self.load = None;
-            actions.push(Action::Ready { loaded_from });
+            actions.push(Action::Ready { loaded_from, owners });
             return;
         }
         let calls = asked.into_iter().map(|address| self.call(&address, Call::Load));
@@ -655,17 +695,18 @@ impl<D: Data> Core<D> {
         let view = Arc::clone(&self.view);
         for peer in &view.peers {
             let Some(line) = self.lines.get_mut(&peer.address) else { continue };
-            if line.pulls.is_empty() || line.pulling {
+            if line.pulls.is_empty() || line.is_pulling {
                 continue;
             }
             let rest = line.pulls.iter().nth(PULL_BATCH).cloned();
             let rest = rest.map(|first| line.pulls.split_off(&first)).unwrap_or_default();
             let keys = std::mem::replace(&mut line.pulls, rest);
             // What was written since, too; and a member that has become Nacre compares otherwise.
-            let is_asked = |key: &D::Key| peer.nacre.is_none() && !line.outbox.lacks(key);
-            let keys: Vec<_> = keys.into_iter().filter(is_asked).collect();
-            line.pulling = !keys.is_empty();
-            if line.pulling {
+            let is_asked = |key: &D::Key| peer.nacre.is_none() && !line.outbox.brings(key);
+            line.pulling = keys.into_iter().filter(is_asked).collect();
+            line.is_pulling = !line.pulling.is_empty();
+            if line.is_pulling {
+                let keys = line.pulling.iter().cloned().collect();
                 let call = self.call(&peer.address, Call::Pull(keys));
                 actions.push(call);
             }

@@ -35,14 +35,7 @@ impl Data for Numbers {
     }
 }
 
-const RHYTHM: Rhythm = Rhythm {
-    merge_ms: 50,
-    legacy_merge_ms: 1_000,
-    gather_ms: 5,
-    batch: 1_000,
-    retry_cap_ms: 3_000,
-    verify_ms: 5_000,
-};
+const RHYTHM: Rhythm = Rhythm::USUAL;
 
 fn address(n: u32) -> Address {
     Address::new(&format!("10.0.0.{n}:8848"))
@@ -73,7 +66,7 @@ fn said(actions: &[Action<Numbers>]) -> Vec<String> {
             format!("settled {key} of {asked}{}", if *by_all { " by all" } else { "" })
         }
         Action::Compare(comparison) => format!("{comparison:?}"),
-        Action::Ready { loaded_from } => format!("ready {}", loaded_from.len()),
+        Action::Ready { loaded_from, .. } => format!("ready {}", loaded_from.len()),
         Action::StoodStill { ms } => format!("still {ms}"),
     };
     actions.iter().map(said).collect()

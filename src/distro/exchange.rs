@@ -35,7 +35,7 @@ use crate::{
         Address, Evidence, Peer, PeerError, Peers, View, behind_text,
         peer::{AllData, MOST_UNREACHED},
     },
-    model::{Registry, ServiceKey, merge::ListFor},
+    model::{Registry, ServiceKey},
 };
 
 /// How long the question of a member waits for those that it can't ask itself. It waits for 3 s in all.
@@ -202,7 +202,7 @@ impl Exchange {
 
     async fn load(&self, to: &Address) -> Loaded {
         match self.load_all(to).await {
-            Ok(()) => Loaded::Merged,
+            Ok(loaded) => loaded,
             Err(error @ ExchangeError::Clock(behind)) => {
                 self.distro.0.cluster.is_behind(to, behind);
                 self.note(to, &error);
@@ -224,7 +224,7 @@ impl Exchange {
 
     /// Loads all data of a peer, and takes them piece by piece as they come. What was taken of an answer that then breaks off
     /// is true all the same, and it is asked for again.
-    async fn load_all(&self, to: &Address) -> Result<(), ExchangeError> {
+    async fn load_all(&self, to: &Address) -> Result<Loaded, ExchangeError> {
         let asked = self.at();
         let mut all = self.peers.all_data(to).await?;
         if let Some(protocol) = all.nacre {
@@ -246,7 +246,8 @@ impl Exchange {
         match behind {
             Some(behind) => Err(ExchangeError::Clock(behind)),
             None if loading.is_useless() => Err(ExchangeError::Nothing),
-            None => Ok(()),
+            None if all.nacre.is_none() && !loading.any_good => Ok(Loaded::Empty),
+            None => Ok(Loaded::Merged),
         }
     }
 
@@ -280,7 +281,7 @@ impl Exchange {
         let at = self.at();
         match batch::read_answer(body, asked, at) {
             Ok(batch) => {
-                let outcome = self.distro.take_answer(from, batch, at.now);
+                let outcome = self.distro.take_answer(from, asked.now, batch, at.now);
                 loading.took(&outcome);
                 self.distro.send_better(from, &outcome);
             }
@@ -377,11 +378,12 @@ impl Exchange {
 
     /// The newest of these.
     fn bodies_of(&self, items: &[Item<ServiceKey>], dialect: Dialect) -> impl Iterator<Item = Body> {
-        let outgoing = items.iter().map(|item| DatumToSend {
+        let view = self.distro.0.cluster.view();
+        let outgoing = items.iter().map(move |item| DatumToSend {
             service: item.key.clone(),
             state: self.registry().get(item.key.place()).map(|service| service.state()),
             newer_than: item.newer_than,
-            is_copy: false,
+            is_copy: owner(&view, &item.key.name) != Owner::Here,
         });
         bodies(outgoing, dialect, || self.at(), BODY_BYTES)
     }
@@ -409,7 +411,8 @@ impl Exchange {
             Ok(body) => {
                 let at = self.at();
                 let batch = batch::read_answer(&body, asked, at);
-                batch.map(|batch| self.distro.take_answer(from, batch, at.now)).map_err(Into::into)
+                let outcome = batch.map(|batch| self.distro.take_answer(from, asked.now, batch, at.now));
+                outcome.map_err(Into::into)
             }
             Err(error) => Err(ExchangeError::from(error)),
         };
@@ -484,21 +487,20 @@ impl Exchange {
         Ok(Answer::Done)
     }
 
-    /// Asks a member of 1.x for its lists; what it doesn't know any more has gone.
+    /// Asks a member of 1.x for its lists; what it doesn't know any more is an empty one.
     async fn pull(&self, to: &Address, keys: Vec<ServiceKey>) -> Result<Answer<ServiceKey>, ExchangeError> {
         let texts: Vec<String> = keys.iter().map(|key| key::of(key.place())).collect();
         let asked = self.at();
         let (body, at) = (self.peers.data(to, &texts).await?, self.at());
         let outcome = self.distro.take_lists(to, batch::read_answer(&body, asked, at)?, at.now);
         let known: BTreeSet<&ServiceKey> = outcome.taken.iter().map(|(key, _)| key).collect();
+        let view = self.distro.0.cluster.view();
         for key in keys.iter().filter(|key| !known.contains(key)) {
             let refused = outcome.refused.iter().any(|(text, _)| *text == key::of(key.place()));
-            let view = self.distro.0.cluster.view();
-            let is_its_own =
-                owner(&view, &key.name) == Owner::Peer(to) && !self.distro.awaits_its_owner(&view, key);
-            if !refused && is_its_own && self.registry().get(key.place()).is_some() {
+            if !refused && self.registry().get(key.place()).is_some() {
+                let list_for = self.distro.list_for_pulled(&view, to, key);
                 // A name that is there can be made.
-                let _ = self.registry().replace_by_legacy(key.place(), &[], ListFor::Whole, at.now);
+                let _ = self.registry().replace_by_legacy(key.place(), &[], list_for, at.now);
             }
         }
         self.distro.note_outcome(to, &outcome);
@@ -544,8 +546,11 @@ fn read<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, serde_json::
 mod tests {
     use super::*;
     use crate::{
-        distro::accept::{Part, take},
-        model::Limits,
+        distro::accept::take,
+        model::{
+            Limits,
+            merge::{Judge, ListFor},
+        },
     };
 
     const DAY_MS: u64 = 86_400_000;
@@ -572,7 +577,7 @@ mod tests {
         let registry = Registry::new(Arc::default(), Limits::default()).shared(AT);
         let batch = batch::read(format!("{{{}}}", data.join(",")).as_bytes(), AT).unwrap();
         let mut loading = Loading::default();
-        loading.took(&take(&registry, batch, |_| Part::Follows, AT.now));
+        loading.took(&take(&registry, batch, |_| Judge::Teller, |_| ListFor::Copy, AT.now));
         loading
     }
 

@@ -64,6 +64,8 @@ pub(super) struct Inner {
     boot: u64,
     /// When the protocol was driven last.
     driven: AtomicU64,
+    /// For how long the node stood still when it did so last, in milliseconds.
+    pub stood_still_ms: AtomicU64,
     pub health: super::legacy::Health,
     pub fetches: super::exchange::Fetches,
     pub counts: Counts,
@@ -102,6 +104,7 @@ impl Distro {
             flushed: Notify::new(),
             boot,
             driven: AtomicU64::new(now.0),
+            stood_still_ms: AtomicU64::new(0),
             health: super::legacy::Health::default(),
             fetches: super::exchange::Fetches::default(),
             counts: Counts::default(),

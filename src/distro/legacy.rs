@@ -54,15 +54,15 @@ pub fn compare(
     for (text, sent) in checksums {
         // Other keys hold what isn't exchanged here.
         let Key::List(place) = key::read(text) else { continue };
-        if owner(view, place.name) == Owner::Here {
-            return Compared::Disputed(place.to_key());
-        }
-        if owner(view, place.name) != Owner::Peer(source) {
-            continue;
-        }
-        let service = registry.get(place);
-        if service.is_none_or(|service| checksum::of(&service.state()) != *sent) {
-            differing.insert(place.to_key());
+        match owner(view, place.name) {
+            Owner::Here => return Compared::Disputed(place.to_key()),
+            Owner::Peer(owner) if owner == source => {
+                let service = registry.get(place);
+                if service.is_none_or(|service| checksum::of(&service.state()) != *sent) {
+                    differing.insert(place.to_key());
+                }
+            }
+            Owner::Peer(_) | Owner::Nobody => {}
         }
     }
     registry.for_each(|service| {
@@ -205,7 +205,7 @@ impl Exchange {
             let next = self.distro.0.health.waiting.lock().pop_first();
             let Some((from, key)) = next else { return };
             match self.peers.statuses(&from, &key.namespace, &key.name).await {
-                Ok(statuses) => self.take_health(&key, &statuses),
+                Ok(statuses) => self.take_health(&from, &key, &statuses),
                 Err(error) => {
                     self.distro.note_failure(&from, error.kind(), &error.to_string());
                     self.distro.0.health.waiting.lock().retain(|(waiting, _)| *waiting != from);
@@ -214,10 +214,13 @@ impl Exchange {
         }
     }
 
-    /// Those that aren't named are unhealthy, as the reference has it.
-    fn take_health(&self, key: &ServiceKey, statuses: &[(String, bool)]) {
-        let registry = &self.distro.0.lists.0;
-        let Some(service) = registry.get(key.place()).filter(|_| !self.distro.owns(key)) else { return };
+    /// Those that aren't named are unhealthy, as the reference has it; unless the service has another owner by now.
+    fn take_health(&self, from: &Address, key: &ServiceKey, statuses: &[(String, bool)]) {
+        let (registry, view) = (&self.distro.0.lists.0, self.distro.0.cluster.view());
+        if owner(&view, &key.name) != Owner::Peer(from) {
+            return;
+        }
+        let Some(service) = registry.get(key.place()) else { return };
         let healthy: BTreeSet<&str> =
             statuses.iter().filter(|(_, healthy)| *healthy).map(|(address, _)| &**address).collect();
         let decide = |instance: &crate::model::Instance| {

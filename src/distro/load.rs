@@ -10,7 +10,7 @@ use crate::{
         clock::Millis,
         mutant::{self, Mutant},
     },
-    cluster::Address,
+    cluster::{Address, Peer},
 };
 
 /// How long a peer may be silent before a node that has loaded from nobody goes on without it, in milliseconds.
@@ -35,6 +35,8 @@ const CLOCK_SILENCE_MS: u64 = 60_000;
 pub enum Loaded {
     /// What it has is merged.
     Merged,
+    /// It has nothing, as a member of 1.x that has just started and hasn't loaded yet.
+    Empty,
     /// It says that it is starting itself.
     Starting,
     /// It doesn't take this node for a member.
@@ -67,11 +69,21 @@ struct Asked {
     anew: Option<Loaded>,
     /// It takes its time to answer, while what others have told grows old.
     is_slow: bool,
+    /// It is a member of 1.x, whose data say nothing of when they were written: they are compared with those of all others when
+    /// these are here.
+    is_legacy: bool,
+    /// It was asked since all are asked once more.
+    asked_again: bool,
 }
 
 impl Asked {
     fn is_merged(&self) -> bool {
         self.last == Some(Loaded::Merged)
+    }
+
+    /// Whether its data are here, and were here before those of others.
+    fn is_uncompared(&self) -> bool {
+        self.is_legacy && self.is_merged() && !self.asked_again && !self.is_slow
     }
 }
 
@@ -90,7 +102,7 @@ pub struct Load {
 impl Load {
     /// A load from `peers` that begins now.
     #[must_use]
-    pub fn new(peers: impl Iterator<Item = Address>, now: Millis) -> Self {
+    pub fn new(peers: &[Peer], now: Millis) -> Self {
         let mut load =
             Self { began: now, not_before: now, peers: BTreeMap::new(), merged_at: None, again: None };
         load.relist(peers, now);
@@ -99,12 +111,12 @@ impl Load {
 
     /// The same of a node that stood still.
     #[must_use]
-    pub fn after_standstill(peers: impl Iterator<Item = Address>, now: Millis) -> Self {
+    pub fn after_standstill(peers: &[Peer], now: Millis) -> Self {
         Self { not_before: now.plus(LEAST_COMPARING_MS), ..Self::new(peers, now) }
     }
 
     /// Goes on with these peers: new ones are asked, those that are gone aren't waited for.
-    pub fn relist(&mut self, peers: impl Iterator<Item = Address>, now: Millis) {
+    pub fn relist(&mut self, peers: &[Peer], now: Millis) {
         let before = std::mem::take(&mut self.peers);
         let asked = |address: &Address| before.get(address).copied();
         let fresh = Asked {
@@ -118,8 +130,12 @@ impl Load {
             of_another_time: None,
             anew: None,
             is_slow: false,
+            is_legacy: true,
+            asked_again: false,
         };
-        self.peers = peers.map(|address| (address.clone(), asked(&address).unwrap_or(fresh))).collect();
+        let asked =
+            |peer: &Peer| Asked { is_legacy: peer.nacre.is_none(), ..asked(&peer.address).unwrap_or(fresh) };
+        self.peers = peers.iter().map(|peer| (peer.address.clone(), asked(peer))).collect();
     }
 
     /// Whom to ask now.
@@ -136,7 +152,9 @@ impl Load {
         };
         let may_ask_again =
             |asked: &Asked| asked.is_merged() && !asked.under_way && !asked.is_slow && since(asked) < now;
-        let is_old = |asked: &Asked| may_ask_again(asked) && now.since(since(asked)) > FRESH_MS;
+        let is_old = |asked: &Asked| {
+            may_ask_again(asked) && (now.since(since(asked)) > FRESH_MS || asked.is_uncompared())
+        };
         // All at once: those asked later would only be fresh when the others are old.
         let again = self.again.is_some() && !self.awaits_any(now) && self.peers.values().any(is_old);
         let retries = self.hears_nobody(now);
@@ -151,6 +169,7 @@ impl Load {
             let doubled = if retries { 0 } else { asked.unanswered };
             let patience = PATIENCE_MS.saturating_mul(2_u64.saturating_pow(doubled));
             (asked.under_way, asked.asked, asked.next) = (true, now, now.plus(patience));
+            asked.asked_again |= self.again.is_some();
             asked.unanswered = asked.unanswered.saturating_add(1);
             addresses.push(address.clone());
         }
@@ -202,7 +221,18 @@ impl Load {
         if self.again.is_none() {
             return self.peers.is_empty() && now >= self.not_before;
         }
-        self.has_enough(now) && !self.awaits_any(now) && !self.hears_nobody(now)
+        let has_compared = !self.peers.values().any(Asked::is_uncompared);
+        self.has_enough(now) && has_compared && !self.awaits_any(now) && !self.hears_nobody(now)
+    }
+
+    /// Whether what was `asked` for comes to what all others had before: there is no member whose data aren't here, but those that
+    /// are shut or start, and own nothing.
+    #[must_use]
+    pub fn has_all_since(&self, asked: Millis) -> bool {
+        let has_said_all = |peer: &Asked| {
+            matches!(peer.last, Some(Loaded::Merged | Loaded::Empty | Loaded::Refused | Loaded::Starting))
+        };
+        self.again.is_some_and(|again| asked >= again) && self.peers.values().all(has_said_all)
     }
 
     /// Whether an answer of one that was asked once more is waited for.
@@ -224,7 +254,7 @@ impl Load {
 
     /// Whether enough peers have answered.
     ///
-    /// With the data of one peer: when every other has answered, or its try has failed; after three seconds without those
+    /// With the data of one peer that has any: when every other has answered, or its try has failed; after three seconds without those
     /// that are silent or don't know this node, which nobody tells of changes before they do.
     /// Without: when all are starting as this node is, or have been silent for ten seconds; those that don't know it must
     /// come to know it, unless they have said nothing more for as long. Those whose data are of another time are waited for while
@@ -247,16 +277,16 @@ impl Load {
             |asked: &Asked| asked.of_another_time.is_some_and(|(_, at)| now.since(at) < CLOCK_SILENCE_MS);
         self.peers.values().all(|asked| match asked.last {
             Some(Loaded::Refused | Loaded::Failed | Loaded::OfAnotherTime) if has_answered(asked) => false,
-            Some(Loaded::Starting | Loaded::Merged) => true,
+            Some(Loaded::Starting | Loaded::Empty | Loaded::Merged) => true,
             Some(Loaded::Unknown) => now.since(asked.heard) >= SILENCE_MS,
             Some(Loaded::Refused | Loaded::Failed | Loaded::OfAnotherTime) | None => silent,
         })
     }
 
-    /// The peers whose data are merged.
+    /// The peers whose data are merged, or that have none.
     pub fn merged(&self) -> impl Iterator<Item = &Address> {
-        let merged = self.peers.iter().filter(|(_, asked)| asked.last == Some(Loaded::Merged));
-        merged.map(|(address, _)| address)
+        let has_told = |asked: &Asked| matches!(asked.last, Some(Loaded::Merged | Loaded::Empty));
+        self.peers.iter().filter(move |(_, asked)| has_told(asked)).map(|(address, _)| address)
     }
 
     /// When something is to be done next after `now`, if no answer comes before.
@@ -270,7 +300,11 @@ impl Load {
         let ends_again =
             [self.merged_at, self.again].into_iter().flatten().map(|since| since.plus(PATIENCE_MS));
         let gives_up = self.again.map(|again| again.plus(SILENCE_MS));
-        let ends = ends.into_iter().chain(ends_again).chain(gives_up).chain([self.not_before]);
+        let is_next =
+            self.again.is_some() && !self.awaits_any(now) && self.peers.values().any(Asked::is_uncompared);
+        let compares = is_next.then(|| now.plus(1));
+        let ends =
+            ends.into_iter().chain(ends_again).chain(gives_up).chain(compares).chain([self.not_before]);
         let unknown = self.peers.values().filter(|asked| asked.last == Some(Loaded::Unknown));
         let ends = ends.chain(unknown.map(|asked| asked.heard.plus(SILENCE_MS)));
         let clocks = self.peers.values().filter_map(|asked| asked.of_another_time);
@@ -283,13 +317,22 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::MemberState;
 
     fn address(n: u32) -> Address {
         Address::new(&format!("10.0.0.{n}:8848"))
     }
 
+    fn nacre(peers: impl IntoIterator<Item = u32>) -> Vec<Peer> {
+        legacy(peers).into_iter().map(|peer| Peer { nacre: Some(1), ..peer }).collect()
+    }
+
+    fn legacy(peers: impl IntoIterator<Item = u32>) -> Vec<Peer> {
+        peers.into_iter().map(|n| Peer::new(address(n), MemberState::Up)).collect()
+    }
+
     fn load(peers: u32) -> Load {
-        let mut load = Load::new((1..=peers).map(address), Millis(1_000));
+        let mut load = Load::new(&nacre(1..=peers), Millis(1_000));
         assert_eq!(load.take(Millis(1_000)).len(), peers as usize);
         load
     }
@@ -302,7 +345,7 @@ mod tests {
 
     /// A load after a standstill from two peers whose data are here, and which have been asked once more at 2,000.
     fn asked_once_more() -> Load {
-        let mut load = Load::after_standstill((1..=2).map(address), Millis(1_000));
+        let mut load = Load::after_standstill(&nacre(1..=2), Millis(1_000));
         load.take(Millis(1_000));
         answer(&mut load, 1, Loaded::Merged, 1_001);
         answer(&mut load, 2, Loaded::Merged, 1_001);
@@ -351,14 +394,14 @@ mod tests {
 
     #[test]
     fn when_the_clock_is_right_or_another_s_data_can_be_used_the_node_goes_on() {
-        let mut load = super::Load::new((1..=2).map(address), Millis(1_000));
+        let mut load = super::Load::new(&nacre(1..=2), Millis(1_000));
         load.take(Millis(1_000));
         answer(&mut load, 1, Loaded::OfAnotherTime, 1_001);
         answer(&mut load, 2, Loaded::Starting, 1_001);
         assert!(!is_done(&mut load, 60_000));
         answer(&mut load, 1, Loaded::Merged, 60_001);
         assert!(is_done(&mut load, 60_001));
-        let mut load = super::Load::new((1..=2).map(address), Millis(1_000));
+        let mut load = super::Load::new(&nacre(1..=2), Millis(1_000));
         load.take(Millis(1_000));
         answer(&mut load, 1, Loaded::OfAnotherTime, 1_001);
         assert!(!is_done(&mut load, 1_100));
@@ -388,7 +431,7 @@ mod tests {
             answer(&mut load, peer, Loaded::Merged, 1_001);
         }
         assert!(is_done(&mut load, 1_001), "all of it is fresh");
-        let mut load = super::Load::after_standstill((1..=3).map(address), Millis(1_000));
+        let mut load = super::Load::after_standstill(&nacre(1..=3), Millis(1_000));
         load.take(Millis(1_000));
         for peer in 1..=3 {
             answer(&mut load, peer, Loaded::Merged, 1_001);
@@ -518,7 +561,7 @@ mod tests {
 
     #[test]
     fn what_another_load_asked_for_says_nothing() {
-        let mut load = Load::after_standstill([address(1)].into_iter(), Millis(1_000));
+        let mut load = Load::after_standstill(&nacre(1..=1), Millis(1_000));
         load.answered(&address(1), Millis(900), Loaded::Merged, Millis(1_000));
         assert_eq!((load.merged().count(), load.take(Millis(1_000)).len()), (0, 1));
         load.answered(&address(1), Millis(900), Loaded::Merged, Millis(1_001));
@@ -527,7 +570,7 @@ mod tests {
 
     #[test]
     fn a_node_that_stood_still_compares_for_a_second() {
-        let mut load = Load::after_standstill((1..=2).map(address), Millis(1_000));
+        let mut load = Load::after_standstill(&nacre(1..=2), Millis(1_000));
         assert_eq!(load.take(Millis(1_000)).len(), 2);
         answer(&mut load, 1, Loaded::Merged, 1_001);
         answer(&mut load, 2, Loaded::Refused, 1_001);
@@ -588,12 +631,66 @@ mod tests {
     fn who_leaves_the_list_is_not_waited_for_and_who_joins_is_asked() {
         let mut load = load(2);
         answer(&mut load, 1, Loaded::Merged, 1_001);
-        load.relist([address(1)].into_iter(), Millis(1_002));
-        load.relist([address(1), address(3)].into_iter(), Millis(1_003));
+        load.relist(&nacre(1..=1), Millis(1_002));
+        load.relist(&nacre([1, 3]), Millis(1_003));
         assert_eq!(load.take(Millis(1_003)), [address(3)]);
         assert!(!is_done(&mut load, 1_003));
-        load.relist([address(1)].into_iter(), Millis(1_004));
+        load.relist(&nacre(1..=1), Millis(1_004));
         assert!(is_done(&mut load, 1_004));
-        assert!(is_done(&mut Load::new(std::iter::empty(), Millis(0)), 0), "nobody to load from");
+        assert!(is_done(&mut Load::new(&[], Millis(0)), 0), "nobody to load from");
+    }
+
+    #[test]
+    fn members_of_1x_are_asked_once_more_when_the_data_of_all_are_here() {
+        let mut load = Load::new(&legacy(1..=2), Millis(1_000));
+        assert_eq!(load.take(Millis(1_000)).len(), 2);
+        answer(&mut load, 1, Loaded::Merged, 1_000);
+        answer(&mut load, 2, Loaded::Merged, 1_000);
+        assert!(!load.has_all_since(Millis(1_000)), "what was told first is compared with nothing");
+        assert_eq!(load.take(Millis(1_000)), [], "within the same millisecond nobody knows what was first");
+        assert!(!load.is_complete(Millis(1_000)));
+        assert_eq!(load.next(Millis(1_000)), Some(Millis(1_001)));
+        assert_eq!(load.take(Millis(1_001)), [address(1), address(2)]);
+        assert!(load.has_all_since(Millis(1_001)) && !load.has_all_since(Millis(999)));
+        answer(&mut load, 1, Loaded::Merged, 1_003);
+        assert!(!is_done(&mut load, 1_003));
+        answer(&mut load, 2, Loaded::Failed, 1_003);
+        assert!(is_done(&mut load, 1_003));
+    }
+
+    #[test]
+    fn a_member_that_has_nothing_is_no_reason_to_go_on_without_those_that_failed_once() {
+        let mut load = Load::new(&legacy(1..=2), Millis(1_000));
+        load.take(Millis(1_000));
+        answer(&mut load, 1, Loaded::Empty, 1_001);
+        answer(&mut load, 2, Loaded::Failed, 1_001);
+        assert!(!is_done(&mut load, 1_002));
+        assert_eq!(load.take(Millis(1_501)), [address(1), address(2)]);
+        answer(&mut load, 1, Loaded::Empty, 1_502);
+        answer(&mut load, 2, Loaded::Empty, 1_502);
+        assert!(is_done(&mut load, 1_502), "nobody has anything");
+        assert_eq!(load.merged().count(), 2);
+    }
+
+    #[test]
+    fn who_owns_what_is_unknown_while_one_may_be_up_that_says_nothing() {
+        for (last, is_known) in [
+            (Some(Loaded::Merged), true),
+            (Some(Loaded::Empty), true),
+            (Some(Loaded::Refused), true),
+            (Some(Loaded::Starting), true),
+            (Some(Loaded::Failed), false),
+            (Some(Loaded::Unknown), false),
+            (None, false),
+        ] {
+            let mut load = Load::new(&legacy(1..=2), Millis(1_000));
+            load.take(Millis(1_000));
+            answer(&mut load, 1, Loaded::Merged, 1_001);
+            if let Some(last) = last {
+                answer(&mut load, 2, last, 1_001);
+            }
+            load.take(Millis(9_000));
+            assert_eq!(load.has_all_since(Millis(9_000)), is_known, "{last:?}");
+        }
     }
 }

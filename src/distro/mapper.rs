@@ -40,6 +40,52 @@ pub fn owner_in<'a>(ring: &'a [Address], mapping: Mapping, name: &str) -> Option
     index(ring, mapping, name).map(|index| &ring[index])
 }
 
+/// Which services change their owner when a node joins members of 1.x, which spread them by the number of members.
+#[derive(Debug)]
+pub struct Joining<'a> {
+    own: &'a Address,
+    before: Vec<Address>,
+    after: Vec<Address>,
+}
+
+impl<'a> Joining<'a> {
+    /// Of the node `own`, where these own all so far.
+    #[must_use]
+    pub fn new(own: &'a Address, owners: impl Iterator<Item = Address>) -> Self {
+        let mut before: Vec<Address> = owners.collect();
+        before.sort_unstable();
+        let mut after = before.clone();
+        after.push(own.clone());
+        after.sort_unstable();
+        Self { own, before, after }
+    }
+
+    /// Who owns the service with this grouped name until now. Nothing where it goes from one of them to another: if they haven't
+    /// noticed that this node was away, that one has owned it all the time.
+    #[must_use]
+    pub fn owner_so_far(&self, name: &str) -> Option<&Address> {
+        let (before, after) = self.owners(name);
+        before.filter(|before| after == Some(self.own) || after == Some(*before))
+    }
+
+    /// Whether the service with this grouped name stays with its owner.
+    #[must_use]
+    pub fn stays(&self, name: &str) -> bool {
+        let (before, after) = self.owners(name);
+        before == after
+    }
+
+    /// Who owned the service with this grouped name, if nobody counted this node among the owners.
+    #[must_use]
+    pub fn owner_before(&self, name: &str) -> Option<&Address> {
+        owner_in(&self.before, Mapping::Modulo, name)
+    }
+
+    fn owners(&self, name: &str) -> (Option<&Address>, Option<&Address>) {
+        (self.owner_before(name), owner_in(&self.after, Mapping::Modulo, name))
+    }
+}
+
 fn index(ring: &[Address], mapping: Mapping, name: &str) -> Option<usize> {
     match mapping {
         Mapping::Modulo => modulo(ring.len(), name),
@@ -57,4 +103,33 @@ fn modulo(count: usize, name: &str) -> Option<usize> {
 fn rendezvous(ring: &[Address], name: &str) -> Option<usize> {
     let weight = |address: &Address| mix(fnv(address.as_str().bytes()) ^ fnv(name.bytes()).rotate_left(32));
     (0..ring.len()).max_by_key(|&index| (weight(&ring[index]), index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{MemberState, Peer};
+
+    #[test]
+    fn who_joins_takes_over_from_each_and_what_goes_from_one_to_another_has_no_sure_owner() {
+        let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
+        let own = address(2);
+        let joining = Joining::new(&own, [address(3), address(1)].into_iter());
+        let view = |own: u32, peers: &[u32]| {
+            let peers = peers.iter().map(|n| Peer::new(address(*n), MemberState::Up)).collect();
+            View::new(address(own), Standing::Serving, peers, Mapping::Modulo)
+        };
+        let (before, after) = (view(1, &[3]), view(2, &[1, 3]));
+        let mut counts = [0; 3];
+        for name in (0..600).map(|n| format!("G@@{n}")) {
+            let so_far = if owner(&before, &name) == Owner::Here { address(1) } else { address(3) };
+            let (is_taken_over, stays) =
+                (owner(&after, &name) == Owner::Here, owner(&after, &name) == Owner::Peer(&so_far));
+            let expected = (is_taken_over || stays).then_some(&so_far);
+            assert_eq!((joining.owner_so_far(&name), joining.stays(&name)), (expected, stays), "{name}");
+            counts[if is_taken_over { 0 } else { 1 + usize::from(stays) }] += 1;
+        }
+        assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
+        assert_eq!(Joining::new(&own, std::iter::empty()).owner_so_far("G@@s"), None);
+    }
 }

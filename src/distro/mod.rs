@@ -55,6 +55,7 @@ pub mod receive;
 pub mod runner;
 pub mod silence;
 pub mod takeover;
+pub mod trust;
 pub mod verify;
 pub mod whole_instance;
 

@@ -12,6 +12,8 @@ use crate::base::{
 
 /// First pause after a failure, in milliseconds; it doubles up to the cap.
 const FIRST_RETRY_MS: u64 = 500;
+/// A peer that took nothing so many times in a row, which takes it some seconds, is brought nothing.
+const MOST_FAILURES: u32 = 3;
 
 /// How fast changes leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +196,12 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
         under_way || self.waiting.contains_key(key)
     }
 
+    /// The same, while it doesn't fail time and again.
+    #[must_use]
+    pub fn brings(&self, key: &K) -> bool {
+        self.failures < MOST_FAILURES && self.lacks(key)
+    }
+
     /// Forgets what the peer has of keys that don't exist any more.
     pub fn forget_all_but(&mut self, exists: &dyn Fn(&K) -> bool) {
         self.confirmed.retain(|key, _| exists(key));
@@ -282,9 +290,11 @@ mod tests {
             now = next;
         }
         assert_eq!(pauses[..3], [500, 1_000, 2_000]);
+        assert!(outbox.lacks(&1) && !outbox.brings(&1), "that may last");
         assert!(pauses[3..].iter().all(|pause| *pause == 3_000), "{pauses:?}");
         let back = now.minus(1_000);
         outbox.hurry(back);
+        assert!(outbox.brings(&1));
         assert_eq!(outbox.next(), Some(back));
         assert_eq!(keys(outbox.take(back, PACE)), [1]);
         outbox.sent(taken(&[4]), back, PACE, 0);

@@ -1,57 +1,95 @@
 //! Takes what members send and answer into the registry, and sees to it that what is better here gets back to them.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::{
-    accept::{self, AcceptError, Outcome, Part, Sender, Taken},
+    accept::{self, AcceptError, Outcome, Taken},
     batch,
     handle::{Distro, FAULTY_DATA},
-    mapper::{Owner, owner},
+    mapper::{Joining, Owner, owner},
+    trust::{self, Sender},
 };
 use crate::{
     base::clock::{Millis, Reading},
-    cluster::{Address, View},
-    model::ServiceKey,
+    cluster::{Address, Standing, View},
+    model::{
+        ServiceKey,
+        merge::{Judge, ListFor},
+    },
 };
 
+/// What members of 1.x need at least to miss a node that doesn't answer, in milliseconds: three reports, of one in two seconds each.
+const UNNOTICED_MS: u64 = 6_000;
+
 impl Distro {
-    /// Takes data: what Nacre members stamped is merged, lists of 1.x take the place of ours or add to them, by the [`Part`] of
-    /// this node. `teller`: see [`Part::of`].
-    fn take<'a>(
+    /// Takes data: what Nacre members stamped is merged, lists of 1.x are taken for what they are. `from`: who tells, if it says so.
+    fn take(
         &self,
-        teller: impl Fn(&View, &ServiceKey) -> Option<&'a Address>,
+        view: &View,
+        from: Option<&Address>,
         batch: Vec<batch::Read>,
+        list_for: impl Fn(&ServiceKey) -> ListFor,
         now: Millis,
     ) -> Outcome {
-        let view = self.0.cluster.view();
-        let part = |key: &ServiceKey| {
-            let teller = teller(&view, key);
-            let is_newcomer = teller.is_some_and(|teller| self.is_newcomer(teller, now));
-            let part = Part::in_view(&view, key, teller, is_newcomer, || self.judges(key, now));
-            // An owner of 1.x can't have what waits for it, and its list would take that away.
-            if part == Part::Copies && self.awaits_its_owner(&view, key) { Part::Follows } else { part }
+        let is_newcomer = from.is_some_and(|from| self.is_newcomer(from, now));
+        let judge = |key: &ServiceKey| match view.standing.is_loading() {
+            true => Judge::Teller,
+            false => trust::judge(owner(view, &key.name), from, is_newcomer, || self.judges(key, now)),
         };
-        let outcome = accept::take(&self.0.lists.0, batch, part, now);
+        let outcome = accept::take(&self.0.lists.0, batch, judge, list_for, now);
         self.taken(&outcome);
         outcome
     }
 
-    /// Takes lists that a member of 1.x was asked for since it owns them; it may have lost them meanwhile.
+    /// Takes lists that a member of 1.x was asked for since it owns them.
     pub(super) fn take_lists(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
-        let sender = Sender { address: from.clone(), is_nacre: false };
-        self.take(|view, key| sender.tells_of(view, key), batch, now)
+        let view = self.0.cluster.view();
+        self.take(&view, Some(from), batch, |key| self.list_for_pulled(&view, from, key), now)
     }
 
-    /// Whether something of a service waits for its owner, or is under way to it.
-    pub(super) fn awaits_its_owner(&self, view: &View, key: &ServiceKey) -> bool {
+    /// What the list counts for that a member of 1.x was asked for. It may have lost the service meanwhile, or be brought what
+    /// isn't in the list yet.
+    pub(super) fn list_for_pulled(&self, view: &View, from: &Address, key: &ServiceKey) -> ListFor {
+        trust::list_for(view, &key.name, Some(from), || self.0.core.lock().pulls_latest(from, key))
+    }
+
+    /// Whether something of a service is being brought to its owner: a list of it can't have that yet.
+    fn awaits_its_owner(&self, view: &View, key: &ServiceKey) -> bool {
         match owner(view, &key.name) {
             Owner::Peer(owner) => self.0.core.lock().awaits(owner, key),
             Owner::Here | Owner::Nobody => false,
         }
     }
 
-    /// Takes what a member answered to a load. Where this node serves by now, the list of an owner of 1.x may be older than what
-    /// has been told since: it only adds, and [`Self::send_better`] asks for it anew.
-    pub(super) fn take_answer(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
-        self.take(|_, _| Some(from), batch, now)
+    /// Takes what a member answered that was `asked` for all that it has, or for some. Where this node serves by now, the list of
+    /// an owner of 1.x may be older than what has been told since: it only adds, and [`Self::send_better`] asks for it anew.
+    pub(super) fn take_answer(
+        &self,
+        from: &Address,
+        asked: Millis,
+        batch: Vec<batch::Read>,
+        now: Millis,
+    ) -> Outcome {
+        let view = self.0.cluster.view();
+        let owners = match view.standing {
+            Standing::Starting => self.0.core.lock().owners_so_far(asked),
+            _ => Some(view.ring.clone()),
+        };
+        let joining = owners.map(|owners| Joining::new(&self.0.own, owners.into_iter()));
+        let is_of_owner = |key: &ServiceKey| {
+            joining.as_ref().is_some_and(|joining| joining.owner_so_far(&key.name) == Some(from))
+        };
+        let was_missed = self.0.stood_still_ms.load(Relaxed) > UNNOTICED_MS;
+        let stays = |key: &ServiceKey| joining.as_ref().is_some_and(|joining| joining.stays(&key.name));
+        let list_for = |key: &ServiceKey| match view.standing {
+            Standing::Starting if is_of_owner(key) => ListFor::Latest,
+            // Where nobody has missed this node, nobody has looked after its services for it.
+            Standing::Comparing => trust::list_for(&view, &key.name, Some(from), || {
+                (was_missed || stays(key)) && !self.awaits_its_owner(&view, key)
+            }),
+            _ => trust::list_for(&view, &key.name, Some(from), || false),
+        };
+        self.take(&view, Some(from), batch, list_for, now)
     }
 
     fn taken(&self, outcome: &Outcome) {
@@ -80,8 +118,11 @@ impl Distro {
         body: &[u8],
     ) -> Result<Outcome, serde_json::Error> {
         let now = self.0.clock.now();
-        let teller = |view: &View, key: &ServiceKey| sender.and_then(|sender| sender.tells_of(view, key));
-        let outcome = self.take(teller, batch::read(body, written)?, now);
+        let view = self.0.cluster.view();
+        let from = sender.map(|sender| &sender.address);
+        let list_for =
+            |key: &ServiceKey| trust::list_for(&view, &key.name, from, || !self.awaits_its_owner(&view, key));
+        let outcome = self.take(&view, from, batch::read(body, written)?, list_for, now);
         self.hand_on(unreached, &outcome, now);
         match sender {
             Some(sender) => self.send_whole(&sender.address, self.better_here(&outcome)),
@@ -147,11 +188,12 @@ mod tests {
     use super::*;
     use crate::{
         base::clock::Clock,
-        cluster::{Cluster, MemberReport, NacreMark, Standing, lookup},
+        cluster::{Cluster, MemberReport, NacreMark, lookup},
         config::{Sources, load},
         distro::{
-            core::{Action, Call, Rhythm},
+            core::{Action, Answer, Call, Rhythm},
             key,
+            load::Loaded,
         },
         model::{Limits, Registry, change::Changes, instance::Description},
     };
@@ -175,15 +217,7 @@ mod tests {
         cluster.set_standing(Standing::Serving);
         let changes = Arc::new(Changes::default());
         let registry = Registry::new(Arc::clone(&changes), Limits::default()).shared(clock.reading());
-        let rhythm = Rhythm {
-            merge_ms: 50,
-            legacy_merge_ms: 1_000,
-            gather_ms: 5,
-            batch: 1_000,
-            retry_cap_ms: 3_000,
-            verify_ms: 5_000,
-        };
-        Distro::new(cluster, Arc::new(registry), changes, clock, rhythm, 1)
+        Distro::new(cluster, Arc::new(registry), changes, clock, Rhythm::USUAL, 1)
     }
 
     /// That node, with 10.9.9.8 in a service of the member of 1.x and in one of its own.
@@ -212,7 +246,11 @@ mod tests {
 
         /// Lists of 1.x with 10.9.9.9 in both.
         fn lists(&self) -> Vec<batch::Read> {
-            let instance = r#"{"ip":"10.9.9.9","port":80}"#;
+            let beaten = self.distro.0.clock.reading().wall_ms - 9_000;
+            self.lists_of(&format!(r#"{{"ip":"10.9.9.9","port":80,"lastBeat":{beaten}}}"#))
+        }
+
+        fn lists_of(&self, instance: &str) -> Vec<batch::Read> {
             let list = |key: &ServiceKey| {
                 let key = key::of(key.place());
                 format!(r#""{key}":{{"key":"{key}","value":{{"instanceList":[{instance}]}}}}"#)
@@ -222,7 +260,12 @@ mod tests {
         }
 
         fn answered(&self) {
-            let outcome = self.distro.take_answer(&self.legacy, self.lists(), self.distro.0.clock.now());
+            self.answered_with(self.lists());
+        }
+
+        fn answered_with(&self, lists: Vec<batch::Read>) {
+            let now = self.distro.0.clock.now();
+            let outcome = self.distro.take_answer(&self.legacy, now, lists, now);
             self.distro.send_better(&self.legacy, &outcome);
         }
 
@@ -260,25 +303,52 @@ mod tests {
     async fn a_node_that_stood_still_takes_what_owners_of_1x_have_for_all() {
         let node = Node::new().await;
         node.distro.0.cluster.set_standing(Standing::Comparing);
-        node.answered();
+        let stood_still = |ms| {
+            node.distro.0.stood_still_ms.store(ms, Relaxed);
+            node.answered();
+            (node.ips(&node.theirs), node.ips(&node.ours))
+        };
+        let (theirs, both) = (vec!["10.9.9.9".to_owned()], BOTH.map(str::to_owned).to_vec());
+        assert_eq!(stood_still(6_000), (theirs.clone(), both), "nobody has looked after its own meanwhile");
         // It is out of the ring, so that member owns all.
-        assert_eq!(
-            (node.ips(&node.theirs), node.ips(&node.ours)),
-            (vec!["10.9.9.9".into()], vec!["10.9.9.9".into()])
-        );
+        assert_eq!(stood_still(6_001), (theirs.clone(), theirs));
     }
 
     #[tokio::test]
-    async fn a_node_that_starts_takes_what_anybody_has_and_tells_all() {
+    async fn a_node_that_starts_takes_what_anybody_has() {
         let node = Node::new().await;
         node.distro.0.cluster.set_standing(Standing::Starting);
-        node.distro.take_changes(node.distro.0.clock.now());
         node.answered();
         assert_eq!(
             (node.ips(&node.theirs), node.ips(&node.ours)),
             (BOTH.map(Into::into).into(), BOTH.map(Into::into).into())
         );
-        assert!(node.distro.0.changes.try_next_local().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_node_that_starts_takes_at_last_what_the_owner_of_1x_has() {
+        let node = Node::new().await;
+        node.distro.0.cluster.set_standing(Standing::Starting);
+        let (view, now) = (node.distro.0.cluster.view(), node.distro.0.clock.now());
+        node.distro.0.core.lock().see(view, now);
+        let loads = |now| {
+            let actions = node.distro.0.core.lock().poll(now).into_iter();
+            let load = |action| match action {
+                Action::Call { id, call: Call::Load, .. } => Some(id),
+                _ => None,
+            };
+            actions.filter_map(load).collect::<Vec<u64>>()
+        };
+        let [first] = loads(now)[..] else { panic!("it asks for all") };
+        node.answered();
+        node.distro.0.core.lock().answered(first, Answer::Load(Loaded::Merged), now);
+        assert!(loads(now).is_empty());
+        assert_eq!(loads(now.plus(1)).len(), 1, "and once more");
+        let asked = now.plus(1);
+        let outcome = node.distro.take_answer(&node.legacy, asked, node.lists_of(""), asked);
+        node.distro.send_better(&node.legacy, &outcome);
+        assert_eq!(node.ips(&node.ours), ["10.9.9.8"], "it has left meanwhile; the other has a stamp");
+        assert_eq!(node.ips(&node.theirs), ["10.9.9.8"]);
     }
 
     #[tokio::test]

@@ -13,7 +13,8 @@ use super::{
     exchange::Exchange,
     handle::Settled,
     lists::Lists,
-    takeover::{handed_over, take_over},
+    mapper::Joining,
+    takeover::{handed_over, moved, take_over},
 };
 use crate::{
     base::clock::Millis,
@@ -132,20 +133,29 @@ impl Runner {
                     let actions = self.exchange.distro.0.core.lock().compared(compared);
                     self.perform(actions, calls);
                 }
-                Action::Ready { loaded_from } => self.serve(&loaded_from),
+                Action::Ready { loaded_from, owners } => self.serve(&loaded_from, owners),
                 Action::StoodStill { ms } => {
                     tracing::warn!(
                         ms,
                         "the process stood still; the members are asked what happened meanwhile"
                     );
+                    self.exchange.distro.0.stood_still_ms.store(ms, Relaxed);
                     self.exchange.distro.0.cluster.set_standing(Standing::Comparing);
                 }
             }
         }
     }
 
-    fn serve(&self, loaded_from: &[Address]) {
+    fn serve(&self, loaded_from: &[Address], owners: Option<Vec<Address>>) {
         let (cluster, now) = (&self.exchange.distro.0.cluster, self.now());
+        let view = cluster.view();
+        if view.standing == Standing::Starting && view.peers.iter().any(|peer| peer.nacre.is_none()) {
+            let joining = owners.map(|owners| Joining::new(&view.own, owners.into_iter()));
+            let mut core = self.exchange.distro.0.core.lock();
+            for peer in view.peers.iter().filter(|peer| peer.nacre.is_none()) {
+                core.lacks(&peer.address, moved(self.registry(), joining.as_ref(), &peer.address), now);
+            }
+        }
         for address in loaded_from {
             cluster.answered(address, now);
         }

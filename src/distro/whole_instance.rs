@@ -32,7 +32,8 @@ pub struct WholeInstance<'a> {
     cluster_name: &'a str,
     service_name: &'a str,
     metadata: &'a Metadata,
-    last_beat: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_beat: Option<u64>,
     marked: bool,
     app: &'a str,
     instance_heart_beat_interval: u64,
@@ -72,7 +73,7 @@ impl<'a> WholeInstance<'a> {
             cluster_name: instance.cluster(),
             service_name: service,
             metadata,
-            last_beat: at.wall_ms_of(instance.last_beat()),
+            last_beat: Some(at.wall_ms_of(instance.last_beat())),
             marked: instance.marked,
             app: instance.app.as_deref().unwrap_or(DEFAULT_APP),
             instance_heart_beat_interval: instance.beat_interval_ms(),
@@ -87,10 +88,10 @@ impl<'a> WholeInstance<'a> {
         }
     }
 
-    /// The same, as if it had beaten just now.
+    /// The same, without its last beat: who reads it takes it for just beaten, by its own clock.
     #[must_use]
     pub fn beaten(instance: &'a Instance, service: &'a str, at: Reading) -> Self {
-        Self { last_beat: at.wall_ms, ..Self::of(instance, service, at) }
+        Self { last_beat: None, ..Self::of(instance, service, at) }
     }
 
     /// The same for a Nacre member, with this health and stamp.

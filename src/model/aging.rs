@@ -111,17 +111,12 @@ impl Registry {
     /// Where all services together have more than `at_most` tombstones, forgets the oldest until an eighth is free again, and
     /// those of the same millisecond. Tells how many it forgot.
     pub fn bound_gone(&self, at_most: usize) -> usize {
-        let mut count = 0;
-        self.for_each(|service| count += service.state().gone.len());
-        if count <= at_most {
-            return 0;
-        }
-        let mut times = Vec::with_capacity(count);
+        let mut times = Vec::new();
         self.for_each(|service| times.extend(service.state().gone.iter().map(|gone| gone.at)));
-        let excess = times.len().saturating_sub(at_most - at_most / 8);
-        if excess == 0 {
+        if times.len() <= at_most {
             return 0;
         }
+        let excess = times.len() - (at_most - at_most / 8);
         let (_, last, _) = times.select_nth_unstable(excess - 1);
         let before = last.plus(1);
         let mut forgotten = 0;

@@ -148,12 +148,10 @@ impl Registry {
                 let mut taking = Taking { registry: self, draft, now, replaced: Replaced::default() };
                 match taken_for {
                     ListFor::Whole => taking.take_all(list),
-                    ListFor::News => taking.take_additions(list, false),
-                    ListFor::Copy => taking.take_additions(list, true),
-                    ListFor::Gathered => {
-                        taking.take_additions(list, true);
-                        taking.draft.touched.local |= taking.draft.touched.stamps;
+                    ListFor::Copy | ListFor::Hearsay | ListFor::News => {
+                        taking.take_additions(list, taken_for);
                     }
+                    ListFor::Latest => taking.take_latest(list),
                 }
                 taking.replaced.changed = taking.draft.touched.list();
                 taking.replaced
@@ -327,9 +325,13 @@ fn is_contradicted(told: &Gone, known: &Instance, now: Millis) -> bool {
         Cause::Left => told.at,
     };
     known.last_beat() > last_known.plus(NEWS_MS)
+        && !known.is_renewed()
         && !known.is_overdue(now)
         && !mutant::is(Mutant::SilenceUnrefuted)
 }
+
+/// For so long a registration may be on its way among members of 1.x, in milliseconds.
+const UNDER_WAY_MS: u64 = 3_000;
 
 /// Of what is known by copies without stamps alone.
 const OLDEST_STAMP: u64 = 1;
@@ -339,11 +341,15 @@ const OLDEST_STAMP: u64 = 1;
 pub enum ListFor {
     /// All that there is, by the owner: it takes the place of what is here, and what it lacks has left.
     Whole,
-    /// What another has: what is new in it is taken, unless it went here since its last beat, and nobody is told of it.
+    /// What another has, while this node loads: what is new in it is taken under the lowest stamp, unless it went here since its last
+    /// beat. Beats stand there by the clock of another, and in a copy they are as old as the copy: what looks silent may live, and
+    /// gets its whole time anew.
     Copy,
-    /// The same, and all are told: who starts brings members of 1.x what their copies lack, and newer beats than theirs.
-    Gathered,
-    /// What this node, or the owner, may not know yet: the same, unless it has been silent for too long, and all are told.
+    /// What the owner has, while this node starts: the same, and what copies alone have told before is as it says.
+    Latest,
+    /// What another has of what isn't this node's, or the owner may have had: the same, unless it has been silent for too long.
+    Hearsay,
+    /// What this node, which is the owner, may not know yet: the same, under a stamp that is newer than all, and peers are told.
     News,
 }
 
@@ -357,26 +363,47 @@ struct Taking<'a> {
 
 impl Taking<'_> {
     fn take_all(&mut self, list: &[Instance]) {
+        self.bury_untold(list, |_| true);
+        for told in list {
+            match self.draft.ephemeral().get(&told.key()).cloned() {
+                Some(known) => self.renew(&known, told, Draft::own_stamp),
+                None => self.put(told.copy(), Draft::own_stamp),
+            }
+        }
+    }
+
+    /// What a Nacre member stamped stays: it may have been written there while the owner didn't answer. So does what has registered a
+    /// moment ago: where the others haven't noticed that this node was away, that owner has it from others, too, and later.
+    fn take_latest(&mut self, list: &[Instance]) {
+        let is_of_copies = |known: &Instance| known.stamp() == OLDEST_STAMP;
+        let now = self.now;
+        let is_young = |known: &Instance| !known.is_renewed() && now.since(known.last_beat()) < UNDER_WAY_MS;
+        self.bury_untold(list, |known| is_of_copies(known) && !is_young(known));
+        for told in list {
+            let known = self.draft.ephemeral().get(&told.key()).cloned();
+            if let Some(known) = known.filter(|known| is_of_copies(known)) {
+                self.renew(&known, told, |_| OLDEST_STAMP);
+            }
+        }
+        self.take_additions(list, ListFor::Copy);
+    }
+
+    /// What of this is here and not in the list has left.
+    fn bury_untold(&mut self, list: &[Instance], is_to_go: impl Fn(&Instance) -> bool) {
         let mut told: Vec<InstanceKey<'_>> = list.iter().map(Instance::key).collect();
         told.sort_by(compare);
         let before = self.draft.ephemeral().clone();
-        for known in &before {
+        for known in before.iter().filter(|known| is_to_go(known)) {
             let key = known.key();
             if told.binary_search_by(|told| compare(told, &key)).is_err() {
                 let stamp = self.draft.own_stamp();
                 self.draft.bury(Gone::of(&key, stamp, self.now, Cause::Left));
             }
         }
-        for told in list {
-            match self.draft.ephemeral().get(&told.key()).cloned() {
-                Some(known) => self.renew(&known, told),
-                None => self.put(told.copy(), Draft::own_stamp),
-            }
-        }
     }
 
     /// Gives a known instance the description of the list.
-    fn renew(&mut self, known: &Arc<Instance>, told: &Instance) {
+    fn renew(&mut self, known: &Arc<Instance>, told: &Instance, stamp: impl FnOnce(&mut Draft) -> u64) {
         let healthy = if told.marked { told.healthy() } else { known.healthy() };
         if record(told, healthy) == record(known, known.healthy()) {
             known.hear_beat(told.last_beat());
@@ -384,10 +411,11 @@ impl Taking<'_> {
         }
         let mut new = told.copy();
         new.set_healthy(healthy);
-        self.put(new, Draft::own_stamp);
+        new.hear_beat(known.last_beat());
+        self.put(new, stamp);
     }
 
-    fn take_additions(&mut self, list: &[Instance], is_copy: bool) {
+    fn take_additions(&mut self, list: &[Instance], taken_for: ListFor) {
         for told in list {
             if let Some(known) = self.draft.ephemeral().get(&told.key()) {
                 known.hear_beat(told.last_beat());
@@ -397,24 +425,22 @@ impl Taking<'_> {
             if went_since {
                 continue;
             }
-            if is_copy {
-                self.put_copy(told);
-            } else if !self.registry.is_too_old(told, self.now) {
-                self.put(told.copy(), Draft::local_stamp);
+            let (new, is_too_old) = (told.copy(), self.registry.is_too_old(told, self.now));
+            match taken_for {
+                ListFor::News if !is_too_old => self.put(new, Draft::local_stamp),
+                ListFor::Hearsay if !is_too_old => self.put(new, |_| OLDEST_STAMP),
+                ListFor::News | ListFor::Hearsay => {}
+                ListFor::Copy | ListFor::Latest | ListFor::Whole => {
+                    if is_too_old {
+                        // Nobody has heard of that beat.
+                        new.beat(self.now);
+                        new.set_renewed();
+                    }
+                    self.put(new, |_| OLDEST_STAMP);
+                }
             }
         }
         self.replaced.ours_differs = self.differs(list);
-    }
-
-    /// Beats stand there by the clock of another, and in a copy they are as old as the copy: what looks silent may live, and gets
-    /// its whole time anew. Whatever a Nacre member stamped is newer.
-    fn put_copy(&mut self, told: &Instance) {
-        let new = told.copy();
-        if self.registry.is_too_old(told, self.now) {
-            new.beat(self.now);
-        }
-        self.draft.touched.stamps = true;
-        self.put(new, |_| OLDEST_STAMP);
     }
 
     /// Whether `list` shows anything else than is here now.

@@ -332,6 +332,26 @@ fn what_does_not_know_of_a_removal_never_refutes_it_however_young_it_looks() {
 }
 
 #[test]
+fn nor_does_a_beat_that_nobody_has_heard_of() {
+    let cause = Cause::Silent { last_beat: NOW.minus(31_000) };
+    for legacy_is_first in [true, false] {
+        let node = Node::new(5_000);
+        let legacy = || {
+            let copy = Instance::new(Description::new("a", 80, "C"), InstanceId::Simple, NOW.minus(60_000));
+            node.registry.replace_by_legacy(PLACE, &[copy], ListFor::Copy, NOW).unwrap();
+        };
+        let owner = || node.merge(vec![Entry::Gone(Gone::of(&key("a"), 4_000, NOW, cause))], true);
+        if legacy_is_first {
+            legacy();
+            assert_eq!(node.shown(), ["a 1 1.0 true"]);
+        }
+        assert!(!owner().refuted);
+        legacy();
+        assert_eq!(node.shown(), ["a 4000 silent"]);
+    }
+}
+
+#[test]
 fn an_older_description_that_beats_is_better_than_none_but_not_than_a_later_one() {
     let [older, later, without] = [5_000; 3].map(Node::new);
     older.merge(vec![alive("a", 5_007)], true);
@@ -723,15 +743,50 @@ fn of_a_copy_what_is_new_is_taken_whatever_the_clock_of_its_teller_shows_and_nob
         Instance::new(Description::new(ip, 80, "C"), InstanceId::Simple, last_beat)
     };
     let take = |list: &[Instance], of| node.registry.replace_by_legacy(PLACE, list, of, NOW).unwrap();
-    assert!(!take(&[old("b")], ListFor::News).changed, "it would only go again");
+    for of in [ListFor::News, ListFor::Hearsay] {
+        assert!(!take(&[old("b")], of).changed, "it would only go again");
+    }
     let copied = take(&[old("a"), old("b")], ListFor::Copy);
     assert_eq!((copied.changed, copied.ours_differs), (true, true));
     assert_eq!(node.shown(), ["b 1 1.0 true", "a 5001 left"], "what a Nacre member stamped is newer");
     assert_eq!(node.reports().1, 0);
-    assert!(take(&[old("b"), old("c")], ListFor::Gathered).changed);
-    assert_eq!(node.reports().1, 1, "who starts tells all");
+    assert!(take(&[old("b"), old("c")], ListFor::Copy).changed);
+    assert_eq!(node.reports().1, 0);
     let known = node.service().state().ephemeral.iter().map(|one| one.last_beat()).collect::<Vec<_>>();
     assert_eq!(known, [NOW; 2], "they get their whole time");
+    assert!(take(&[instance("d", 0)], ListFor::Hearsay).changed);
+    assert_eq!((node.shown().len(), node.reports().1), (4, 0), "nobody is told of hearsay");
+    assert_eq!(node.shown()[2], "d 1 1.0 true");
+}
+
+#[test]
+fn what_copies_alone_told_is_as_the_owner_says_to_a_node_that_starts() {
+    let node = Node::new(5_000);
+    let take = |list: &[Instance], of| node.registry.replace_by_legacy(PLACE, list, of, NOW).unwrap();
+    let of_ago = |ip, ms| Instance::new(Description::new(ip, 80, "C"), InstanceId::Simple, NOW.minus(ms));
+    let copied = [("a", 1_000), ("b", 3_000), ("c", 3_000), ("young", 2_999), ("silent", 60_000)];
+    take(&copied.map(|(ip, ms)| of_ago(ip, ms)), ListFor::Copy);
+    // A Nacre member knows this one; it may have written it while the owner didn't answer.
+    node.merge(vec![alive("c", 4_000)], false);
+    node.reports();
+    let mut heavy = of_ago("a", 9_000);
+    heavy.weight = 2.0;
+    assert!(take(&[heavy, of_ago("d", 1_000)], ListFor::Latest).changed);
+    let expected = [
+        "a 1 2.0 true",
+        "c 4000 1.0 true",
+        "d 1 1.0 true",
+        "young 1 1.0 true",
+        "b 5000 left",
+        "silent 5000 left",
+    ];
+    assert_eq!(node.shown(), expected);
+    assert_eq!(node.reports().1, 0);
+    let state = node.service().state();
+    let last_beat = state.ephemeral.get(&key("a")).unwrap().last_beat();
+    assert_eq!(last_beat, NOW.minus(1_000), "the later beat counts");
+    take(&[of_ago("a", 9_000), of_ago("b", 9_000)], ListFor::Copy);
+    assert_eq!(node.shown(), expected, "a copy that has it yet, and an older description");
 }
 
 /// One thing that is told: of which instance, under which stamp, what.

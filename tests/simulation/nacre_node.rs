@@ -12,17 +12,16 @@ use nacre::{
     config::{Mapping, MemberMeta, Settings},
     distro::{
         Claim, Claims, Settled,
-        accept::Part,
         core::{self, Action, Core},
         documents::Silences,
         handle::LONGEST_WAY_MS,
         lists::Lists,
         load::Loaded,
         mapper::{self, Owner},
-        outbox, silence, takeover,
+        outbox, silence, takeover, trust,
     },
     membership,
-    model::{Limits, Registry, ServiceKey, change::Changes},
+    model::{Limits, Registry, ServiceKey, change::Changes, merge::Judge},
 };
 use nacre_middleware::{
     breaker::Breaker,
@@ -250,7 +249,7 @@ impl NacreNode {
                         self.keeper.settle(known, &settled, is_new, at.now);
                     }
                 }
-                Action::Ready { loaded_from } => {
+                Action::Ready { loaded_from, .. } => {
                     for address in loaded_from {
                         self.roster.answered(&address, at.now);
                     }
@@ -369,15 +368,15 @@ impl NacreNode {
     fn merge(&mut self, from: Option<NodeId>, datum: &Datum, ages_from: (Millis, Millis), now: Millis) {
         let place = datum.key.place();
         let is_at_work = matches!(self.view.standing, Standing::Serving | Standing::Leaving);
-        let part = if is_at_work {
+        let judge = if is_at_work {
             let (owner, teller) = (mapper::owner(&self.view, place.name), from.map(address));
             let is_newcomer = teller.as_ref().is_some_and(|teller| self.tenure.is_newcomer(teller, now));
-            Part::of(owner, teller.as_ref(), is_newcomer, || self.tenure.is_long(place.name, now))
+            trust::judge(owner, teller.as_ref(), is_newcomer, || self.tenure.is_long(place.name, now))
         } else {
-            Part::Follows
+            Judge::Teller
         };
         let entries = datum.entries(ages_from);
-        let merged = self.registry.merge(place, entries, &datum.extent, part.judge(), now);
+        let merged = self.registry.merge(place, entries, &datum.extent, judge, now);
         let merged = merged.unwrap();
         if let Some(stamp) = merged.belated {
             self.core.came_belated(&datum.key, stamp);
