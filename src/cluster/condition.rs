@@ -235,7 +235,9 @@ mod tests {
     fn each_trouble_has_its_words() {
         let mut roster = roster(&["b:1", "c:1", "d:1"]);
         roster.probed(&Address::new("b:1"), Probe::Refused, Millis(1));
-        roster.probed(&Address::new("c:1"), Probe::Answered { known: false, nacre: None }, Millis(1));
+        for known in [true, false] {
+            roster.probed(&Address::new("c:1"), Probe::Answered { known, nacre: None }, Millis(1));
+        }
         roster.probed(&Address::new("d:1"), Probe::Failed, Millis(1));
         let mark = NacreMark { protocol: 1, persistent: 3, ..NacreMark::default() };
         roster.reported(&MemberReport::of_nacre(&Address::new("c:1"), mark), Millis(2));

@@ -172,11 +172,23 @@ impl Roster {
         let mut knows_us = answering.map(|member| member.knows_us).peekable();
         let is_disowned = knows_us.peek().is_some() && knows_us.all(|knows_us| knows_us == Some(false));
         match self.standing {
-            Standing::Serving if is_disowned => (self.standing, self.disowned) = (Standing::Removed, true),
+            Standing::Serving if is_disowned && self.is_taken_off() => {
+                (self.standing, self.disowned) = (Standing::Removed, true);
+            }
             // Also where who said so is gone: others may have heard the same of it.
             Standing::Removed if self.disowned && !is_disowned => self.start_anew(),
             _ => {}
         }
+    }
+
+    /// Whether those that don't list this node show that it was taken off: one of them had it on its list, or they are most of
+    /// all members. A single one that never knew it may be the one whose list is wrong. One that starts may list it.
+    fn is_taken_off(&self) -> bool {
+        let strangers =
+            || self.members.values().filter(|member| member.answers && member.knows_us == Some(false));
+        let is_most = strangers().count() > self.members.len() / 2;
+        let starts = self.members.values().any(|member| member.starting);
+        !starts && (is_most || strangers().any(|member| member.has_known_us))
     }
 
     /// Whether the node's own list has it, and nobody else's.

@@ -954,6 +954,30 @@ fn a_node_that_nobody_lists_is_none_until_somebody_does() {
 }
 
 #[test]
+fn a_single_member_that_never_knew_the_node_does_not_take_it_off() {
+    let disowned_by = |strangers: &[&str], starting: bool| {
+        let mut roster = Roster::new(at(OWN), settings());
+        roster.relist(&[at(OWN), at(B), at(C)], Millis(0));
+        roster.set_standing(Standing::Serving, Millis(1));
+        roster.probed(&at(B), Probe::Refused, Millis(2));
+        if starting {
+            roster.probed(&at(B), Probe::NotReady { starting: true }, Millis(2));
+        }
+        strangers.iter().for_each(|stranger| roster.probed(&at(stranger), Probe::Stranger, Millis(3)));
+        roster.is_disowned()
+    };
+    assert!(!disowned_by(&[C], false), "the other is down, and this one's list may be wrong");
+    assert!(!disowned_by(&[C], true), "the other starts, and may list it");
+    assert!(disowned_by(&[B, C], false), "they are the cluster");
+    let mut roster = damped();
+    roster.probed(&at(B), Probe::NotReady { starting: true }, Millis(2_000));
+    roster.probed(&at(C), Probe::Stranger, Millis(2_000));
+    assert!(!roster.is_disowned(), "it is no longer on the one list, and may be on the other");
+    roster.probed(&at(B), Probe::Refused, Millis(4_000));
+    assert!(roster.is_disowned(), "it was taken off");
+}
+
+#[test]
 fn what_members_said_of_a_node_that_was_none_does_not_count_once_it_is_one_again() {
     let mut roster = damped();
     roster.probed(&at(B), Probe::Answered { known: false, nacre: Some(1) }, Millis(2_000));

@@ -75,6 +75,8 @@ pub(super) struct Seen {
     /// Our last report to it, or another call of ours, was answered.
     pub answers: bool,
     pub knows_us: Option<bool>,
+    /// It has had us on its list.
+    pub has_known_us: bool,
     /// It answered our last report 403.
     pub forbids_us: bool,
     pub last_answer: Millis,
@@ -103,6 +105,7 @@ impl Seen {
             starting: false,
             answers: false,
             knows_us: None,
+            has_known_us: false,
             forbids_us: false,
             last_answer: now,
             due: now,
@@ -247,6 +250,7 @@ impl Seen {
     fn answered(&mut self, known: bool, nacre: Option<u32>, rules: Rules, now: Millis) {
         (self.answers, self.starting) = (true, false);
         (self.knows_us, self.told) = (Some(known), self.sent);
+        self.has_known_us |= known;
         self.last_answer = now;
         self.nacre = nacre.or(self.nacre);
         if rules.is_damped && now < self.held_until {

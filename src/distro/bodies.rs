@@ -413,10 +413,10 @@ mod tests {
             (instances, text[at..].to_owned(), stamps)
         };
         let first = 1_795_983_049_438_u64;
-        let all = r#","timestamp":1795983049928,"nacre":{"complete":true,"gone":[{"ip":"10.0.0.1","port":80,"cluster":"C","stamp":1795983049918,"written":1795983049438,"age":20,"silent":true,"beatAge":500},{"ip":"10.0.0.2","port":80,"cluster":"C","stamp":1795983049928,"age":10,"silent":false}]}}}"#;
-        assert_eq!(beside(None), (1, all.to_owned(), vec![first + 490]));
-        let newer = r#","timestamp":1795983049928,"nacre":{"complete":false,"gone":[{"ip":"10.0.0.2","port":80,"cluster":"C","stamp":1795983049928,"age":10,"silent":false}]}}}"#;
-        assert_eq!(beside(Some(first + 480)), (0, newer.to_owned(), vec![first + 490]));
+        let all = r#","timestamp":1795983049929,"nacre":{"complete":true,"gone":[{"ip":"10.0.0.1","port":80,"cluster":"C","stamp":1795983049919,"written":1795983049438,"age":20,"silent":true,"beatAge":500},{"ip":"10.0.0.2","port":80,"cluster":"C","stamp":1795983049929,"age":10,"silent":false}]}}}"#;
+        assert_eq!(beside(None), (1, all.to_owned(), vec![first + 491]));
+        let newer = r#","timestamp":1795983049929,"nacre":{"complete":false,"gone":[{"ip":"10.0.0.2","port":80,"cluster":"C","stamp":1795983049929,"age":10,"silent":false}]}}}"#;
+        assert_eq!(beside(Some(first + 481)), (0, newer.to_owned(), vec![first + 491]));
         assert_eq!(beside(Some(first + 1)).0, 1);
         let text = &texts(vec![outgoing(&registry, "G@@s", None)], Dialect::Nacre, BODY_BYTES)[0].0;
         let stamped = r#""instanceIdGenerator":"simple","nacreStamp":1795983049440,"nacreAge":500}]}"#;

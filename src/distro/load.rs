@@ -257,7 +257,7 @@ impl Load {
     /// With the data of one peer that has any: when every other has answered, or its try has failed; after three seconds without those
     /// that are silent or don't know this node, which nobody tells of changes before they do.
     /// Without: when all are starting as this node is, or have been silent for ten seconds; those that don't know it must
-    /// come to know it, unless they have said nothing more for as long. Those whose data are of another time are waited for while
+    /// come to know it, unless they have said nothing more for as long, or one that starts knows it and they don't after that time. Those whose data are of another time are waited for while
     /// they answer, and a minute more.
     fn has_enough(&self, now: Millis) -> bool {
         let mut states = self.peers.values().map(|asked| asked.last);
@@ -273,11 +273,14 @@ impl Load {
             });
         }
         let silent = now.since(self.began) >= SILENCE_MS;
+        let starts = self.peers.values().any(|asked| asked.last == Some(Loaded::Starting));
         let has_answered =
             |asked: &Asked| asked.of_another_time.is_some_and(|(_, at)| now.since(at) < CLOCK_SILENCE_MS);
         self.peers.values().all(|asked| match asked.last {
             Some(Loaded::Refused | Loaded::Failed | Loaded::OfAnotherTime) if has_answered(asked) => false,
             Some(Loaded::Starting | Loaded::Empty | Loaded::Merged) => true,
+            // Their lists may be the wrong ones.
+            Some(Loaded::Unknown) if starts => silent,
             Some(Loaded::Unknown) => now.since(asked.heard) >= SILENCE_MS,
             Some(Loaded::Refused | Loaded::Failed | Loaded::OfAnotherTime) | None => silent,
         })
@@ -615,6 +618,19 @@ mod tests {
         load.take(Millis(102_000));
         answer(&mut load, 1, Loaded::Merged, 102_001);
         assert!(is_done(&mut load, 102_001));
+    }
+
+    #[test]
+    fn two_that_start_together_do_not_wait_for_ever_for_one_that_knows_neither() {
+        let mut load = load(2);
+        let mut is_done_at = |now: u64| {
+            load.take(Millis(now));
+            answer(&mut load, 1, Loaded::Starting, now);
+            answer(&mut load, 2, Loaded::Unknown, now);
+            is_done(&mut load, now)
+        };
+        assert!((1..20).all(|tick| !is_done_at(1_000 + tick * 500)));
+        assert!(is_done_at(11_000));
     }
 
     #[test]

@@ -554,11 +554,25 @@ fn each_write_is_stamped_above_all_that_is_known_and_reported_to_peers() {
 #[test]
 fn stamps_of_all_services_go_on_from_the_highest_that_a_member_gave() {
     let node = Node::new(5_000);
-    node.merge(vec![alive("b", 65_000), alive("c", 7)], false);
+    node.merge(vec![alive("b", 65_001), alive("c", 7)], false);
     assert_eq!(node.registry.stamps_ahead_ms(NOW), 60_000);
     let other = Place { namespace: "public", name: "G@@other" };
     node.registry.register(other, &Description::new("x", 80, "C"), NOW.plus(4_000)).unwrap();
     assert_eq!(node.registry.get(other).unwrap().state().highest_stamp, 68_996);
+}
+
+#[test]
+fn and_on_from_those_that_this_node_gave() {
+    let node = Node::new(5_000);
+    for weight in 0..100 {
+        node.register("a", f64::from(weight));
+    }
+    assert_eq!(node.service().state().highest_stamp, 5_099);
+    assert_eq!(
+        node.registry.stamps_ahead_ms(NOW),
+        98,
+        "another service's come after them, but for a millisecond"
+    );
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl Registry {
         self.stamps.read(at);
     }
 
-    /// Lets stamps go on from one that a member has given.
+    /// Lets stamps go on from one that a member, or this node, has given.
     pub(super) fn follow_stamp(&self, stamp: u64, now: Millis) {
         self.stamps.follow(stamp, now);
     }
@@ -232,6 +232,10 @@ impl Registry {
         change: impl FnOnce(&mut Draft) -> T,
     ) -> Result<T, Removed> {
         let (result, touched) = service.write(self.moment(now), change)?;
+        if self.shared && touched.stamps {
+            // Many writes to one service at once run ahead of the time, and members follow.
+            self.follow_stamp(service.state().highest_stamp, now);
+        }
         self.report(service, touched);
         Ok(result)
     }
@@ -242,7 +246,9 @@ impl Registry {
         service: &Arc<Service>,
         change: impl FnOnce(&mut Draft) -> T,
     ) -> Result<T, Removed> {
-        self.write(service, Millis(0), change)
+        let (result, touched) = service.write(self.moment(Millis(0)), change)?;
+        self.report(service, touched);
+        Ok(result)
     }
 
     pub(super) fn report(&self, service: &Arc<Service>, touched: Touched) {

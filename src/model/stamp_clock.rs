@@ -41,14 +41,18 @@ impl StampClock {
         self.followed_ms.fetch_min(self.furthest(at.now).saturating_sub(slow(at.now)), Relaxed);
     }
 
-    /// A member has given this stamp.
+    /// A member has given this stamp, or this node has.
+    ///
+    /// Whoever gave it read a clock that shows whole milliseconds, as this one does: the two may begin at any moment, so that it is
+    /// ahead by all but one of them for sure. If each node followed to the last one, all would drive each other on without end.
     pub fn follow(&self, stamp: u64, now: Millis) {
         if mutant::is(Mutant::StampsUnfollowed) {
             return;
         }
-        let followed_ms = signed(stamp).min(self.furthest(now)) - slow(now);
+        let at_least = signed(stamp).saturating_sub(1);
+        let followed_ms = at_least.min(self.furthest(now)) - slow(now);
         // What isn't ahead is by far the most, and all writers read the cell.
-        if followed_ms > self.followed_ms.load(Relaxed) && signed(stamp) > self.own(now) {
+        if followed_ms > self.followed_ms.load(Relaxed) && at_least > self.own(now) {
             self.followed_ms.fetch_max(followed_ms, Relaxed);
         }
     }
@@ -107,7 +111,7 @@ mod tests {
     fn it_is_the_own_clock_until_a_stamp_is_ahead() {
         let clock = clock();
         assert_eq!((clock.least_stamp(START), clock.ahead_ms(START)), (1_796_000_000_000, 0));
-        for stamp in [1, 1_795_999_999_999, 1_796_000_000_000] {
+        for stamp in [1, 1_795_999_999_999, 1_796_000_000_000, 1_796_000_000_001] {
             clock.follow(stamp, START);
         }
         assert_eq!((clock.least_stamp(after(5)), clock.ahead_ms(after(5))), (1_796_000_000_005, 0));
@@ -116,15 +120,29 @@ mod tests {
     #[test]
     fn it_goes_on_from_a_stamp_that_is_ahead_and_loses_that_slowly() {
         let clock = clock();
-        clock.follow(1_796_000_600_000, START);
+        clock.follow(1_796_000_600_001, START);
         assert_eq!(clock.least_stamp(after(4_000)), 1_796_000_603_996);
         assert_eq!(clock.ahead_ms(after(1_000_000)), 599_000);
-        clock.follow(1_796_001_300_000, after(1_000_000));
+        clock.follow(1_796_001_300_001, after(1_000_000));
         assert_eq!(clock.ahead_ms(after(1_000_000)), 599_000, "an older one says nothing");
-        clock.follow(1_796_001_600_000, after(1_000_000));
+        clock.follow(1_796_001_600_001, after(1_000_000));
         assert_eq!(clock.ahead_ms(after(1_000_000)), 600_000);
         assert_eq!(clock.ahead_ms(after(700_000_000)), 0);
         assert_eq!(clock.least_stamp(after(700_000_000)), 1_796_700_000_000);
+    }
+
+    /// Milliseconds of two nodes begin at different moments, so that each finds the other ahead at some of them.
+    #[test]
+    fn nodes_whose_clocks_are_the_same_do_not_drive_each_other_on() {
+        // Half a millisecond each: one node's clock changes at even ones, the other's at odd ones.
+        let clocks = [clock(), clock()];
+        let now = |node: usize, half: u64| after((half + node as u64) / 2);
+        for half in 0..2_000 {
+            let stamps = [0, 1].map(|node| clocks[node].least_stamp(now(node, half)));
+            clocks[0].follow(stamps[1], now(0, half));
+            clocks[1].follow(stamps[0], now(1, half));
+        }
+        assert_eq!([0, 1].map(|node| clocks[node].ahead_ms(now(node, 2_000))), [0, 0]);
     }
 
     #[test]
@@ -138,7 +156,7 @@ mod tests {
     fn what_it_follows_goes_back_with_the_wall_clock() {
         const TWO_DAYS_MS: u64 = 172_800_000;
         let clock = clock();
-        clock.follow(1_796_000_000_005, START);
+        clock.follow(1_796_000_000_006, START);
         let right = Reading { now: after(10_000), wall_ms: 1_796_000_010_000 - TWO_DAYS_MS };
         clock.read(right);
         assert_eq!(clock.ahead_ms(right.now), MOST_FOLLOWED_MS);
@@ -150,7 +168,7 @@ mod tests {
     #[test]
     fn it_follows_no_further_than_an_hour_and_never_overflows() {
         let clock = clock();
-        for stamp in [1_796_003_600_000, 1_796_080_000_000, u64::MAX] {
+        for stamp in [1_796_003_600_001, 1_796_080_000_000, u64::MAX] {
             clock.follow(stamp, START);
             assert_eq!(clock.ahead_ms(START), 3_600_000);
         }
