@@ -49,7 +49,7 @@ pub trait Ring: Send + Sync + 'static {
 
     /// Brings what `from` knows of the service into the registry; ends when it has come, or won't.
     ///
-    /// Called before a beat for an instance that is unknown here is done, where a Nacre member has passed it on.
+    /// Called before a beat for an instance that is unknown here is done, where a member has passed it on that names itself.
     fn fetch(&self, from: &Address, service: ServiceKey) -> BoxFuture<'static, ()>;
 
     /// A write of this service was done here in its owner's place.

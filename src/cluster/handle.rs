@@ -414,6 +414,7 @@ impl Cluster {
         Some(outcome)
     }
 }
+
 /// Changes a member, and tells the operator where it doesn't take this node for one any more.
 fn tell_if_forbidden(roster: &mut Roster, address: &Address, change: impl FnOnce(&mut Roster)) {
     let was_forbidden = roster.is_forbidden_by(address);

@@ -79,6 +79,7 @@ const OWN_PAUSE_MS: u64 = 3_000;
 /// it notices within a few reports that the others don't list it any more. Tombstones are kept much longer, so that nothing
 /// that went meanwhile comes back with it.
 pub const PARTING_MS: u64 = 10_000;
+
 /// All listed members as one node sees them.
 #[derive(Clone, Debug)]
 pub struct Roster {

@@ -271,7 +271,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes some of all data of a peer. Of a member of 1.x only what is new: another one may have told more of a list before.
+    /// Takes some of all data of a peer, of a member of 1.x for what [`Distro::take_answer`] says.
     /// What comes when the node serves, from a peer that wasn't waited for any more, counts as what any member tells then: parts
     /// of it are here, and it may know of what nobody else does. What can't be read is left out, and costs nothing else up to
     /// a bound ([`MOST_UNREADABLE`]).

@@ -22,7 +22,7 @@
 //! ```
 //!
 //! Three layers. The *protocol* decides and is pure: [`core`] with [`load`], [`outbox`], [`comparison`], [`verify`],
-//! [`mapper`], [`claim`], and [`silence`] and [`takeover`], which touch nothing but cells of instances. The *transport*
+//! [`mapper`], [`claim`], [`trust`], and [`silence`] and [`takeover`], which touch nothing but cells of instances. The *transport*
 //! makes its calls: [`runner`] drives it, [`exchange`] calls members, [`pieces`] cuts long answers, [`receive`] takes what they send and answer,
 //! [`legacy`] says what only those of 1.x want to hear, [`handle`] is what the rest of the server holds, [`counts`] are for
 //! metrics. The *data* are what [`data`] asks for: [`lists`] are those that ship, [`key`], [`batch`], [`codec`],
