@@ -1,5 +1,6 @@
 //! Builds the parts in order and wires them: alone knows all modules.
 
+mod last_members;
 mod open_files;
 mod ready_line;
 mod running;
@@ -19,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    last_members::ListGone,
     open_files::TooFewFiles,
     ready_line::ReadyLine,
     running::{AFTER_REQUESTS, EndError, Running},
@@ -130,6 +132,8 @@ enum StartError {
     Signals(io::Error),
     #[error("{0}")]
     Members(#[from] LookupError),
+    #[error("{0}")]
+    ListGone(#[from] ListGone),
 }
 
 /// Where it listens, and the settings that say so.
@@ -150,6 +154,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     let clock = Clock::system();
     let doors = Doors::open(&settings, &clock)?;
     let changes = Arc::new(Changes::default());
+    last_members::check(&settings, has_members).map_err(StartError::ListGone)?;
     let membership = find_members(&settings, &doors, &clock, &mut signals).await?;
     let registry = Registry::new(Arc::clone(&changes), (&settings.naming).into());
     registry.set_expires(settings.naming.expire_instance);
@@ -162,6 +167,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     // The last that can fail, so that a store that was opened is always closed.
     let cp = open_store(&settings, &applied, &mut signals).await?;
     let cp = if membership.has_members() { cp.among_members() } else { cp };
+    last_members::remember(&settings.data_dir, &membership.listed());
     membership.tell_of_persistent(&applied.registry);
     let running = start(&settings, logs, doors, membership, applied, &changes, cp);
     Ok(running.until_told(async || signals.next().await).await?)

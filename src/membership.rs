@@ -66,6 +66,13 @@ impl Membership {
         Ok(Self { cluster, peers, doorkeeper: Doorkeeper::new(&settings.cluster), boot, watch })
     }
 
+    /// All listed members; none for a node that serves alone.
+    #[must_use]
+    pub fn listed(&self) -> Vec<Address> {
+        let members = self.has_members().then(|| self.cluster.members());
+        members.into_iter().flatten().map(|member| member.address).collect()
+    }
+
     /// Whether there is a list of members.
     #[must_use]
     pub fn has_members(&self) -> bool {

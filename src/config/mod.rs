@@ -29,6 +29,7 @@ pub use cluster_settings::{
 };
 pub use files::{read_file, read_in_time, read_regular};
 pub use findings::{Notice, Place, SettingError, Severity};
+pub use mode::WAYS as WAYS_TO_MEMBERS;
 pub use settings::{
     HttpSettings, LogFormat, LogSettings, NamingSettings, OwnAddressRules, PushSettings, PushTargets,
     ServerSettings, Settings,

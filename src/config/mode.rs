@@ -7,7 +7,7 @@
 use super::cluster_settings::{Lookup, LookupType, MembershipSettings};
 
 /// The ways to say who the members are, for somebody who said none.
-pub(super) const WAYS: &str = "name the members: one host:port a line in CONFIG-FOLDER/cluster.conf, or nacos.member.list=HOST:PORT,... \
+pub const WAYS: &str = "name the members: one host:port a line in CONFIG-FOLDER/cluster.conf, or nacos.member.list=HOST:PORT,... \
     (NACOS_SERVERS), or nacre.member.dns=NAME:PORT, or address.server.domain=HOST; \
     or let it serve alone with nacos.standalone=true (MODE=standalone)";
 
