@@ -19,7 +19,7 @@ const SHOWN: usize = 1_000;
 /// The list has gone missing.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "there is no list of members, and when it started last this server was one of several ({}: {members}); {WAYS_TO_MEMBERS}",
+    "there is no list of members, and this server was a member of a cluster when it started last ({}: {members}); {WAYS_TO_MEMBERS}",
     path.display()
 )]
 pub struct ListGone {
