@@ -5,6 +5,7 @@
 //! 1.4.8, its calls recorded in the wire files `distro`, `member`, `service`.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{
         Arc,
@@ -288,6 +289,29 @@ impl Peers {
         let (called, nacre) = (called(answer.headers()), protocol_of(answer.headers()));
         let wall_ms = date(answer.headers());
         Ok(AllData { called, nacre, wall_ms, body: answer.into_body().into_data_stream(), until })
+    }
+
+    /// The members that `to`, one of 1.x, takes for owners of services: those that it shows as up, or nearly, sorted as text.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn ring(&self, to: &Address) -> Result<Vec<Address>, PeerError> {
+        #[derive(Deserialize)]
+        struct Shown {
+            data: Vec<Node>,
+        }
+        #[derive(Deserialize)]
+        struct Node {
+            address: String,
+            state: String,
+        }
+        let call = self.get("/v1/core/cluster/nodes");
+        let body = self.send(to, call, self.0.limits.sync, MAX_PLAIN).await?;
+        let shown: Shown =
+            serde_json::from_slice(&body).map_err(|error| PeerError::Malformed(error.into()))?;
+        let owners = shown.data.into_iter().filter(|node| matches!(&*node.state, "UP" | "SUSPICIOUS"));
+        let ring: BTreeSet<Address> = owners.map(|node| Address::new(&node.address)).collect();
+        Ok(ring.into_iter().collect())
     }
 
     /// Bytes that a single datum of a member may have.

@@ -190,7 +190,7 @@ impl Serialize for Instances<'_> {
         let &ShownList { part, dialect, at } = self.0;
         let name = &*part.datum.service.name;
         serializer.collect_seq(part.slice.alive().map(|(instance, mark)| match dialect {
-            Dialect::Legacy if part.datum.is_copy && instance.healthy() => {
+            Dialect::Legacy if instance.healthy() && (part.datum.is_copy || instance.is_renewed()) => {
                 WholeInstance::beaten(instance, name, at)
             }
             Dialect::Legacy => WholeInstance::of(instance, name, at),

@@ -22,7 +22,7 @@ use crate::{
         hash::{fnv, mix},
         mutant::{self, Mutant},
     },
-    cluster::{Address, Peer, Standing, View},
+    cluster::{Address, MemberState, Peer, Standing, View},
 };
 
 /// A node that wasn't driven for longer than this stood still, in milliseconds: its peers have gone on without it. As long
@@ -98,8 +98,6 @@ pub enum Action<D: Data> {
     Ready {
         /// Those whose data were merged; they can be reached.
         loaded_from: Vec<Address>,
-        /// See [`Core::owners_so_far`], as of what was asked for last.
-        owners: Option<Vec<Address>>,
     },
     /// The node wasn't driven for this long.
     StoodStill {
@@ -303,6 +301,11 @@ impl<D: Data> Core<D> {
                 line.forget_known();
                 line.outbox.hurry(now);
             }
+            let was_up = before.peer(&peer.address).is_some_and(|peer| peer.state != MemberState::Down);
+            if peer.nacre.is_none() && peer.state != MemberState::Down && !was_up {
+                // It may own again what was written in its place.
+                line.outbox.hurry(now);
+            }
         }
         let has_stood_still = self.has_stood_still(now);
         match view.standing {
@@ -422,14 +425,10 @@ impl<D: Data> Core<D> {
         self.lines.get(peer).is_some_and(|line| line.pulling.contains(key) && !line.outbox.brings(key))
     }
 
-    /// The members that own all until this node joins them, as far as what a member of 1.x was `asked` for is compared with what
-    /// the others had: see [`Load::has_all_since`]. Nothing where it doesn't start.
+    /// The peers whose data are here, while the node loads.
     #[must_use]
-    pub fn owners_so_far(&self, asked: Millis) -> Option<Vec<Address>> {
-        let is_starting = self.view.standing == Standing::Starting;
-        let load = self.load.as_ref().filter(|load| is_starting && load.has_all_since(asked))?;
-        let owns = |address: &&Address| self.view.peer(address).is_some_and(|peer| !peer.leaving);
-        Some(load.merged().filter(owns).cloned().collect())
+    pub fn loaded_from(&self) -> Vec<Address> {
+        self.load.iter().flat_map(Load::merged).cloned().collect()
     }
 
     /// Parts of a key are silent: asks those that may know better; [`Action::Settled`] tells when they have answered.
@@ -632,9 +631,8 @@ impl<D: Data> Core<D> {
         let asked = load.take(now);
         if load.is_complete(now) {
             let loaded_from = load.merged().cloned().collect();
-            let owners = self.owners_so_far(now);
             self.load = None;
-            actions.push(Action::Ready { loaded_from, owners });
+            actions.push(Action::Ready { loaded_from });
             return;
         }
         let calls = asked.into_iter().map(|address| self.call(&address, Call::Load));

@@ -357,6 +357,29 @@ fn a_member_that_has_become_nacre_is_not_pulled_from() {
 }
 
 #[test]
+fn what_an_owner_of_1x_that_is_back_has_to_be_brought_is_awaited_again() {
+    let data = Numbers([(1, 1)].into());
+    let mut core = serving(vec![legacy(2, MemberState::Up)]);
+    core.changed(&1, Millis(0));
+    core.see(view(Standing::Serving, vec![legacy(2, MemberState::Down)]), Millis(0));
+    let (mut now, mut failures) = (Millis(0), 0);
+    while failures < 3 {
+        assert!(core.awaits(&address(2), &1));
+        for action in poll(&mut core, &data, now) {
+            if let Action::Call { id, call: Call::Push(_), .. } = action {
+                failures += 1;
+                answered(&mut core, id, Answer::Push(Sent::Failed), &data, now);
+            }
+        }
+        now = now.plus(500);
+    }
+    assert!(!core.awaits(&address(2), &1), "it may never take it");
+    core.see(view(Standing::Serving, vec![legacy(2, MemberState::Up)]), now);
+    assert!(core.awaits(&address(2), &1), "what it has may be from before it was away");
+    assert_eq!(said(&poll(&mut core, &data, now)), ["10.0.0.2:8848 push 1>None"], "at once");
+}
+
+#[test]
 fn a_node_loads_before_it_says_anything_and_one_that_stood_still_says_so_first() {
     let data = Numbers([(1, 1)].into());
     let peers = |state| vec![nacre(2, state)];

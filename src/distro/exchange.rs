@@ -233,6 +233,9 @@ impl Exchange {
         if let Some(called) = all.called.take().filter(|called| !called.is_spelling_of(to)) {
             self.distro.0.cluster.is_another(to, called);
         }
+        if all.nacre.is_none() {
+            self.ask_for_ring(to).await;
+        }
         let mut loading = Loading::default();
         let end = self.take_all(to, &mut all, asked, &mut loading).await;
         let behind = loading.behind(all.wall_ms, self.at().wall_ms);
@@ -249,6 +252,14 @@ impl Exchange {
             None if all.nacre.is_none() && !loading.any_good => Ok(Loaded::Empty),
             None => Ok(Loaded::Merged),
         }
+    }
+
+    /// Asks a member of 1.x whom it takes for owners: its data are whole where it is one.
+    async fn ask_for_ring(&self, to: &Address) {
+        let ring = self.peers.ring(to).await.inspect_err(|error| {
+            self.distro.note_failure(to, error.kind(), &format!("it doesn't tell the members: {error}"));
+        });
+        self.distro.0.rings.lock().note(to, ring.ok());
     }
 
     /// The same, piece by piece.
@@ -281,7 +292,7 @@ impl Exchange {
         let at = self.at();
         match batch::read_answer(body, asked, at) {
             Ok(batch) => {
-                let outcome = self.distro.take_answer(from, asked.now, batch, at.now);
+                let outcome = self.distro.take_answer(from, batch, at.now);
                 loading.took(&outcome);
                 self.distro.send_better(from, &outcome);
             }
@@ -411,8 +422,7 @@ impl Exchange {
             Ok(body) => {
                 let at = self.at();
                 let batch = batch::read_answer(&body, asked, at);
-                let outcome = batch.map(|batch| self.distro.take_answer(from, asked.now, batch, at.now));
-                outcome.map_err(Into::into)
+                batch.map(|batch| self.distro.take_answer(from, batch, at.now)).map_err(Into::into)
             }
             Err(error) => Err(ExchangeError::from(error)),
         };

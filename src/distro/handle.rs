@@ -18,7 +18,7 @@ use super::{
     counts::Counts,
     documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
     lists::Lists,
-    mapper::{Owner, owner},
+    mapper::{LegacyRings, Owner, owner},
     silence::{self, Understood},
     takeover::Tenure,
     verify::Buckets,
@@ -64,8 +64,8 @@ pub(super) struct Inner {
     boot: u64,
     /// When the protocol was driven last.
     driven: AtomicU64,
-    /// For how long the node stood still when it did so last, in milliseconds.
-    pub stood_still_ms: AtomicU64,
+    /// What members of 1.x said of the ring, while the node loads.
+    pub rings: Mutex<LegacyRings>,
     pub health: super::legacy::Health,
     pub fetches: super::exchange::Fetches,
     pub counts: Counts,
@@ -104,7 +104,7 @@ impl Distro {
             flushed: Notify::new(),
             boot,
             driven: AtomicU64::new(now.0),
-            stood_still_ms: AtomicU64::new(0),
+            rings: Mutex::default(),
             health: super::legacy::Health::default(),
             fetches: super::exchange::Fetches::default(),
             counts: Counts::default(),

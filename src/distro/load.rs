@@ -225,16 +225,6 @@ impl Load {
         self.has_enough(now) && has_compared && !self.awaits_any(now) && !self.hears_nobody(now)
     }
 
-    /// Whether what was `asked` for comes to what all others had before: there is no member whose data aren't here, but those that
-    /// are shut or start, and own nothing.
-    #[must_use]
-    pub fn has_all_since(&self, asked: Millis) -> bool {
-        let has_said_all = |peer: &Asked| {
-            matches!(peer.last, Some(Loaded::Merged | Loaded::Empty | Loaded::Refused | Loaded::Starting))
-        };
-        self.again.is_some_and(|again| asked >= again) && self.peers.values().all(has_said_all)
-    }
-
     /// Whether an answer of one that was asked once more is waited for.
     fn awaits_any(&self, now: Millis) -> bool {
         let waits = self.again.is_some_and(|again| now.since(again) < PATIENCE_MS);
@@ -662,12 +652,10 @@ mod tests {
         assert_eq!(load.take(Millis(1_000)).len(), 2);
         answer(&mut load, 1, Loaded::Merged, 1_000);
         answer(&mut load, 2, Loaded::Merged, 1_000);
-        assert!(!load.has_all_since(Millis(1_000)), "what was told first is compared with nothing");
         assert_eq!(load.take(Millis(1_000)), [], "within the same millisecond nobody knows what was first");
         assert!(!load.is_complete(Millis(1_000)));
         assert_eq!(load.next(Millis(1_000)), Some(Millis(1_001)));
         assert_eq!(load.take(Millis(1_001)), [address(1), address(2)]);
-        assert!(load.has_all_since(Millis(1_001)) && !load.has_all_since(Millis(999)));
         answer(&mut load, 1, Loaded::Merged, 1_003);
         assert!(!is_done(&mut load, 1_003));
         answer(&mut load, 2, Loaded::Failed, 1_003);
@@ -686,27 +674,5 @@ mod tests {
         answer(&mut load, 2, Loaded::Empty, 1_502);
         assert!(is_done(&mut load, 1_502), "nobody has anything");
         assert_eq!(load.merged().count(), 2);
-    }
-
-    #[test]
-    fn who_owns_what_is_unknown_while_one_may_be_up_that_says_nothing() {
-        for (last, is_known) in [
-            (Some(Loaded::Merged), true),
-            (Some(Loaded::Empty), true),
-            (Some(Loaded::Refused), true),
-            (Some(Loaded::Starting), true),
-            (Some(Loaded::Failed), false),
-            (Some(Loaded::Unknown), false),
-            (None, false),
-        ] {
-            let mut load = Load::new(&legacy(1..=2), Millis(1_000));
-            load.take(Millis(1_000));
-            answer(&mut load, 1, Loaded::Merged, 1_001);
-            if let Some(last) = last {
-                answer(&mut load, 2, last, 1_001);
-            }
-            load.take(Millis(9_000));
-            assert_eq!(load.has_all_since(Millis(9_000)), is_known, "{last:?}");
-        }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Pure. Source: Nacos 1.4.8 naming module, distro mapper; vectors `distro-hash`.
 
+use std::collections::BTreeMap;
+
 use crate::{
     base::{
         hash::{fnv, mix},
@@ -40,49 +42,60 @@ pub fn owner_in<'a>(ring: &'a [Address], mapping: Mapping, name: &str) -> Option
     index(ring, mapping, name).map(|index| &ring[index])
 }
 
-/// Which services change their owner when a node joins members of 1.x, which spread them by the number of members.
+/// How members of 1.x spread services, by what they said of the ring when they were asked for their data.
+#[derive(Clone, Debug, Default)]
+pub struct LegacyRings(BTreeMap<Address, Vec<Address>>);
+
+impl LegacyRings {
+    /// The ring as `member` sees it, or nothing where it doesn't say.
+    pub fn note(&mut self, member: &Address, ring: Option<Vec<Address>>) {
+        match ring {
+            Some(ring) => self.0.insert(member.clone(), ring),
+            None => self.0.remove(member),
+        };
+    }
+
+    /// Forgets what was said.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Who owns the service with this grouped name, where all say the same.
+    #[must_use]
+    pub fn owner(&self, name: &str) -> Option<&Address> {
+        let mut owners = self.0.values().map(|ring| owner_in(ring, Mapping::Modulo, name));
+        let first = owners.next()??;
+        owners.all(|owner| owner == Some(first)).then_some(first)
+    }
+
+    /// What `own` changes by coming to the ring as `member` sees it, or another does where that says nothing. Nothing where nobody
+    /// says anything, and where it is there already: who hasn't missed it has gone on with the same owners.
+    #[must_use]
+    pub fn arrival(&self, own: &Address, member: &Address) -> Option<Arrival> {
+        let before = self.0.get(member).or_else(|| self.0.values().next())?.clone();
+        if before.contains(own) {
+            return None;
+        }
+        let mut after = before.clone();
+        after.push(own.clone());
+        after.sort_unstable();
+        Some(Arrival { before, after })
+    }
+}
+
+/// A ring of 1.x to which one more member comes.
 #[derive(Debug)]
-pub struct Joining<'a> {
-    own: &'a Address,
+pub struct Arrival {
     before: Vec<Address>,
     after: Vec<Address>,
 }
 
-impl<'a> Joining<'a> {
-    /// Of the node `own`, where these own all so far.
+impl Arrival {
+    /// Whether a member gets another owner for the service with this grouped name by it, and wasn't that itself.
     #[must_use]
-    pub fn new(own: &'a Address, owners: impl Iterator<Item = Address>) -> Self {
-        let mut before: Vec<Address> = owners.collect();
-        before.sort_unstable();
-        let mut after = before.clone();
-        after.push(own.clone());
-        after.sort_unstable();
-        Self { own, before, after }
-    }
-
-    /// Who owns the service with this grouped name until now. Nothing where it goes from one of them to another: if they haven't
-    /// noticed that this node was away, that one has owned it all the time.
-    #[must_use]
-    pub fn owner_so_far(&self, name: &str) -> Option<&Address> {
-        let (before, after) = self.owners(name);
-        before.filter(|before| after == Some(self.own) || after == Some(*before))
-    }
-
-    /// Whether the service with this grouped name stays with its owner.
-    #[must_use]
-    pub fn stays(&self, name: &str) -> bool {
-        let (before, after) = self.owners(name);
-        before == after
-    }
-
-    /// Who owned the service with this grouped name, if nobody counted this node among the owners.
-    #[must_use]
-    pub fn owner_before(&self, name: &str) -> Option<&Address> {
-        owner_in(&self.before, Mapping::Modulo, name)
-    }
-
-    fn owners(&self, name: &str) -> (Option<&Address>, Option<&Address>) {
-        (self.owner_before(name), owner_in(&self.after, Mapping::Modulo, name))
+    pub fn is_news_to(&self, member: &Address, name: &str) -> bool {
+        let [before, after] = [&self.before, &self.after].map(|ring| owner_in(ring, Mapping::Modulo, name));
+        before != after && before != Some(member)
     }
 }
 
@@ -108,28 +121,49 @@ fn rendezvous(ring: &[Address], name: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{MemberState, Peer};
+
+    fn address(n: u32) -> Address {
+        Address::new(&format!("10.0.0.{n}:8848"))
+    }
+
+    fn rings(said: &[(u32, &[u32])]) -> LegacyRings {
+        let mut rings = LegacyRings::default();
+        for (member, ring) in said {
+            rings.note(&address(*member), Some(ring.iter().copied().map(address).collect()));
+        }
+        rings
+    }
+
+    fn names() -> impl Iterator<Item = String> {
+        (0..600).map(|n| format!("G@@{n}"))
+    }
 
     #[test]
-    fn who_joins_takes_over_from_each_and_what_goes_from_one_to_another_has_no_sure_owner() {
-        let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
-        let own = address(2);
-        let joining = Joining::new(&own, [address(3), address(1)].into_iter());
-        let view = |own: u32, peers: &[u32]| {
-            let peers = peers.iter().map(|n| Peer::new(address(*n), MemberState::Up)).collect();
-            View::new(address(own), Standing::Serving, peers, Mapping::Modulo)
+    fn only_what_all_members_of_1x_say_of_an_owner_is_sure() {
+        let owned = |rings: &LegacyRings, n: u32| {
+            names().filter(|name| rings.owner(name) == Some(&address(n))).count()
         };
-        let (before, after) = (view(1, &[3]), view(2, &[1, 3]));
-        let mut counts = [0; 3];
-        for name in (0..600).map(|n| format!("G@@{n}")) {
-            let so_far = if owner(&before, &name) == Owner::Here { address(1) } else { address(3) };
-            let (is_taken_over, stays) =
-                (owner(&after, &name) == Owner::Here, owner(&after, &name) == Owner::Peer(&so_far));
-            let expected = (is_taken_over || stays).then_some(&so_far);
-            assert_eq!((joining.owner_so_far(&name), joining.stays(&name)), (expected, stays), "{name}");
-            counts[if is_taken_over { 0 } else { 1 + usize::from(stays) }] += 1;
+        let same = rings(&[(1, &[1, 3]), (3, &[1, 3])]);
+        assert_eq!(owned(&same, 1) + owned(&same, 3), 600);
+        let unlike = rings(&[(1, &[1, 3]), (3, &[1, 2, 3])]);
+        assert!((50..200).contains(&owned(&unlike, 1)) && (50..200).contains(&owned(&unlike, 3)));
+        assert_eq!(owned(&unlike, 2), 0);
+        let mut none = rings(&[(1, &[])]);
+        assert_eq!(none.owner("G@@s"), None);
+        none.note(&address(1), None);
+        assert_eq!(none.owner("G@@s"), None);
+        assert!(none.arrival(&address(2), &address(1)).is_none());
+    }
+
+    #[test]
+    fn who_owned_a_service_is_not_sent_it_by_one_that_joins_and_nobody_by_one_that_was_not_missed() {
+        let said = rings(&[(1, &[1, 3])]);
+        for member in [1, 3] {
+            let arrival = said.arrival(&address(2), &address(member)).unwrap();
+            let news: Vec<_> = names().filter(|name| arrival.is_news_to(&address(member), name)).collect();
+            assert!((150..250).contains(&news.len()), "{}", news.len());
+            assert!(news.iter().all(|name| said.owner(name) != Some(&address(member))));
         }
-        assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
-        assert_eq!(Joining::new(&own, std::iter::empty()).owner_so_far("G@@s"), None);
+        assert!(rings(&[(1, &[1, 2, 3])]).arrival(&address(2), &address(3)).is_none());
     }
 }

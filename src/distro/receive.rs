@@ -1,25 +1,20 @@
 //! Takes what members send and answer into the registry, and sees to it that what is better here gets back to them.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::{
     accept::{self, AcceptError, Outcome, Taken},
     batch,
     handle::{Distro, FAULTY_DATA},
-    mapper::{Joining, Owner, owner},
+    mapper::{Owner, owner},
     trust::{self, Sender},
 };
 use crate::{
     base::clock::{Millis, Reading},
-    cluster::{Address, Standing, View},
+    cluster::{Address, View},
     model::{
         ServiceKey,
         merge::{Judge, ListFor},
     },
 };
-
-/// What members of 1.x need at least to miss a node that doesn't answer, in milliseconds: three reports, of one in two seconds each.
-const UNNOTICED_MS: u64 = 6_000;
 
 impl Distro {
     /// Takes data: what Nacre members stamped is merged, lists of 1.x are taken for what they are. `from`: who tells, if it says so.
@@ -44,6 +39,8 @@ impl Distro {
     /// Takes lists that a member of 1.x was asked for since it owns them.
     pub(super) fn take_lists(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
         let view = self.0.cluster.view();
+        // What was written a moment ago may not be in the outbox yet.
+        self.take_changes(now);
         self.take(&view, Some(from), batch, |key| self.list_for_pulled(&view, from, key), now)
     }
 
@@ -61,33 +58,18 @@ impl Distro {
         }
     }
 
-    /// Takes what a member answered that was `asked` for all that it has, or for some. Where this node serves by now, the list of
-    /// an owner of 1.x may be older than what has been told since: it only adds, and [`Self::send_better`] asks for it anew.
-    pub(super) fn take_answer(
-        &self,
-        from: &Address,
-        asked: Millis,
-        batch: Vec<batch::Read>,
-        now: Millis,
-    ) -> Outcome {
+    /// Takes what a member answered that was asked for all that it has, or for some. Where this node serves by now, the list of an
+    /// owner of 1.x may be older than what has been told since: it only adds, and [`Self::send_better`] asks for it anew.
+    pub(super) fn take_answer(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
         let view = self.0.cluster.view();
-        let owners = match view.standing {
-            Standing::Starting => self.0.core.lock().owners_so_far(asked),
-            _ => Some(view.ring.clone()),
-        };
-        let joining = owners.map(|owners| Joining::new(&self.0.own, owners.into_iter()));
-        let is_of_owner = |key: &ServiceKey| {
-            joining.as_ref().is_some_and(|joining| joining.owner_so_far(&key.name) == Some(from))
-        };
-        let was_missed = self.0.stood_still_ms.load(Relaxed) > UNNOTICED_MS;
-        let stays = |key: &ServiceKey| joining.as_ref().is_some_and(|joining| joining.stays(&key.name));
-        let list_for = |key: &ServiceKey| match view.standing {
-            Standing::Starting if is_of_owner(key) => ListFor::Latest,
-            // Where nobody has missed this node, nobody has looked after its services for it.
-            Standing::Comparing => trust::list_for(&view, &key.name, Some(from), || {
-                (was_missed || stays(key)) && !self.awaits_its_owner(&view, key)
-            }),
-            _ => trust::list_for(&view, &key.name, Some(from), || false),
+        if !view.standing.is_loading() {
+            let list_for = |key: &ServiceKey| trust::list_for(&view, &key.name, Some(from), || false);
+            return self.take(&view, Some(from), batch, list_for, now);
+        }
+        let (rings, loaded) = (self.0.rings.lock().clone(), self.0.core.lock().loaded_from());
+        let list_for = |key: &ServiceKey| {
+            let awaits = || self.0.core.lock().awaits(from, key);
+            trust::list_for_load(rings.owner(&key.name), from, |owner| loaded.contains(owner), awaits)
         };
         self.take(&view, Some(from), batch, list_for, now)
     }
@@ -188,12 +170,11 @@ mod tests {
     use super::*;
     use crate::{
         base::clock::Clock,
-        cluster::{Cluster, MemberReport, NacreMark, lookup},
+        cluster::{Cluster, MemberReport, NacreMark, Standing, lookup},
         config::{Sources, load},
         distro::{
-            core::{Action, Answer, Call, Rhythm},
+            core::{Action, Call, Rhythm},
             key,
-            load::Loaded,
         },
         model::{Limits, Registry, change::Changes, instance::Description},
     };
@@ -241,6 +222,8 @@ mod tests {
                 let known = Description::new("10.9.9.8", 80, "DEFAULT");
                 distro.0.lists.0.register(key.place(), &known, distro.0.clock.now()).unwrap();
             }
+            // Long ago, so that all have it.
+            while distro.0.changes.try_next_local().is_some() {}
             Self { distro, legacy, theirs, ours }
         }
 
@@ -265,7 +248,7 @@ mod tests {
 
         fn answered_with(&self, lists: Vec<batch::Read>) {
             let now = self.distro.0.clock.now();
-            let outcome = self.distro.take_answer(&self.legacy, now, lists, now);
+            let outcome = self.distro.take_answer(&self.legacy, lists, now);
             self.distro.send_better(&self.legacy, &outcome);
         }
 
@@ -299,56 +282,50 @@ mod tests {
         assert_eq!(node.ips(&node.ours), BOTH, "it doesn't own that any more");
     }
 
+    /// Who owns all by the member of 1.x that is asked.
+    fn said(node: &Node, ring: &[&str]) {
+        let ring = ring.iter().map(|text| Address::new(text)).collect();
+        node.distro.0.rings.lock().note(&node.legacy, Some(ring));
+    }
+
     #[tokio::test]
-    async fn a_node_that_stood_still_takes_what_owners_of_1x_have_for_all() {
+    async fn a_node_that_loads_takes_what_the_owner_of_1x_has_but_what_was_just_written() {
+        for standing in [Standing::Starting, Standing::Comparing] {
+            let node = Node::new().await;
+            node.distro.0.cluster.set_standing(standing);
+            node.answered();
+            let both = || (BOTH.map(str::to_owned).to_vec(), BOTH.map(str::to_owned).to_vec());
+            let ips = || (node.ips(&node.theirs), node.ips(&node.ours));
+            assert_eq!(ips(), both(), "nobody says whose it is");
+            said(&node, &[LEGACY]);
+            node.answered_with(node.lists_of(""));
+            let left = vec!["10.9.9.8".to_owned()];
+            assert_eq!(ips(), (left.clone(), left), "copies have gone, what was written here stays");
+        }
+    }
+
+    #[tokio::test]
+    async fn of_what_nobody_missed_this_node_for_an_owner_of_1x_has_copies() {
         let node = Node::new().await;
         node.distro.0.cluster.set_standing(Standing::Comparing);
-        let stood_still = |ms| {
-            node.distro.0.stood_still_ms.store(ms, Relaxed);
-            node.answered();
-            (node.ips(&node.theirs), node.ips(&node.ours))
-        };
-        let (theirs, both) = (vec!["10.9.9.9".to_owned()], BOTH.map(str::to_owned).to_vec());
-        assert_eq!(stood_still(6_000), (theirs.clone(), both), "nobody has looked after its own meanwhile");
-        // It is out of the ring, so that member owns all.
-        assert_eq!(stood_still(6_001), (theirs.clone(), theirs));
+        node.answered();
+        said(&node, &[OWN, LEGACY]);
+        node.answered_with(node.lists_of(""));
+        assert_eq!((node.ips(&node.theirs).len(), node.ips(&node.ours).len()), (1, 2));
     }
 
     #[tokio::test]
-    async fn a_node_that_starts_takes_what_anybody_has() {
+    async fn a_list_that_was_asked_for_before_something_was_written_is_not_all() {
         let node = Node::new().await;
-        node.distro.0.cluster.set_standing(Standing::Starting);
-        node.answered();
-        assert_eq!(
-            (node.ips(&node.theirs), node.ips(&node.ours)),
-            (BOTH.map(Into::into).into(), BOTH.map(Into::into).into())
-        );
-    }
-
-    #[tokio::test]
-    async fn a_node_that_starts_takes_at_last_what_the_owner_of_1x_has() {
-        let node = Node::new().await;
-        node.distro.0.cluster.set_standing(Standing::Starting);
-        let (view, now) = (node.distro.0.cluster.view(), node.distro.0.clock.now());
-        node.distro.0.core.lock().see(view, now);
-        let loads = |now| {
-            let actions = node.distro.0.core.lock().poll(now).into_iter();
-            let load = |action| match action {
-                Action::Call { id, call: Call::Load, .. } => Some(id),
-                _ => None,
-            };
-            actions.filter_map(load).collect::<Vec<u64>>()
-        };
-        let [first] = loads(now)[..] else { panic!("it asks for all") };
-        node.answered();
-        node.distro.0.core.lock().answered(first, Answer::Load(Loaded::Merged), now);
-        assert!(loads(now).is_empty());
-        assert_eq!(loads(now.plus(1)).len(), 1, "and once more");
-        let asked = now.plus(1);
-        let outcome = node.distro.take_answer(&node.legacy, asked, node.lists_of(""), asked);
-        node.distro.send_better(&node.legacy, &outcome);
-        assert_eq!(node.ips(&node.ours), ["10.9.9.8"], "it has left meanwhile; the other has a stamp");
-        assert_eq!(node.ips(&node.theirs), ["10.9.9.8"]);
+        node.distro.pull(&node.legacy, [node.theirs.clone()]);
+        assert_eq!(node.pulled(), std::slice::from_ref(&node.theirs));
+        let now = node.distro.0.clock.now();
+        let written = Description::new("10.9.9.7", 80, "DEFAULT");
+        node.distro.0.lists.0.register(node.theirs.place(), &written, now).unwrap();
+        let actions = node.distro.0.core.lock().poll(now);
+        assert!(actions.is_empty(), "not told to the driver yet");
+        node.distro.take_lists(&node.legacy, node.lists(), now);
+        assert_eq!(node.ips(&node.theirs), ["10.9.9.7", "10.9.9.8", "10.9.9.9"]);
     }
 
     #[tokio::test]

@@ -13,7 +13,6 @@ use super::{
     exchange::Exchange,
     handle::Settled,
     lists::Lists,
-    mapper::Joining,
     takeover::{handed_over, moved, take_over},
 };
 use crate::{
@@ -133,29 +132,32 @@ impl Runner {
                     let actions = self.exchange.distro.0.core.lock().compared(compared);
                     self.perform(actions, calls);
                 }
-                Action::Ready { loaded_from, owners } => self.serve(&loaded_from, owners),
+                Action::Ready { loaded_from } => self.serve(&loaded_from),
                 Action::StoodStill { ms } => {
                     tracing::warn!(
                         ms,
                         "the process stood still; the members are asked what happened meanwhile"
                     );
-                    self.exchange.distro.0.stood_still_ms.store(ms, Relaxed);
                     self.exchange.distro.0.cluster.set_standing(Standing::Comparing);
                 }
             }
         }
     }
 
-    fn serve(&self, loaded_from: &[Address], owners: Option<Vec<Address>>) {
-        let (cluster, now) = (&self.exchange.distro.0.cluster, self.now());
-        let view = cluster.view();
-        if view.standing == Standing::Starting && view.peers.iter().any(|peer| peer.nacre.is_none()) {
-            let joining = owners.map(|owners| Joining::new(&view.own, owners.into_iter()));
-            let mut core = self.exchange.distro.0.core.lock();
-            for peer in view.peers.iter().filter(|peer| peer.nacre.is_none()) {
-                core.lacks(&peer.address, moved(self.registry(), joining.as_ref(), &peer.address), now);
-            }
+    /// Puts what members of 1.x are to be sent of what moves by this node's coming where it is sent from.
+    fn bring_along(&self, now: Millis) {
+        let (distro, view) = (&self.exchange.distro.0, self.exchange.distro.0.cluster.view());
+        let rings = std::mem::take(&mut *distro.rings.lock());
+        for to in view.peers.iter().filter(|peer| peer.nacre.is_none()).map(|peer| &peer.address) {
+            let Some(arrival) = rings.arrival(&view.own, to) else { continue };
+            let moved = moved(self.registry(), &arrival, to);
+            distro.core.lock().lacks(to, moved, now);
         }
+    }
+
+    fn serve(&self, loaded_from: &[Address]) {
+        let (cluster, now) = (&self.exchange.distro.0.cluster, self.now());
+        self.bring_along(now);
         for address in loaded_from {
             cluster.answered(address, now);
         }

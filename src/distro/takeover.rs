@@ -6,7 +6,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{
-    mapper::{Joining, Owner, owner},
+    mapper::{Arrival, Owner, owner},
     silence,
 };
 use crate::{
@@ -144,16 +144,13 @@ pub fn handed_over(registry: &Registry, before: &View, after: &View) -> Vec<Serv
     owned
 }
 
-/// What a member of 1.x is to be sent when this node has started, for the same reason: what has another owner now, and what may
-/// have. Not to the one that owned it so far, which has it newer, and would take what it is sent for newer than its own.
+/// What a member of 1.x is to be sent when this node has come to its ring, for the same reason: what has another owner by that. Not
+/// what was its own, which it has newer, and would take what it is sent for newer still.
 #[must_use]
-pub fn moved(registry: &Registry, joining: Option<&Joining<'_>>, to: &Address) -> Vec<ServiceKey> {
+pub fn moved(registry: &Registry, arrival: &Arrival, to: &Address) -> Vec<ServiceKey> {
     let mut moved = Vec::new();
     registry.for_each(|service| {
-        let is_newer = |joining: &Joining<'_>| {
-            joining.stays(&service.key.name) || joining.owner_before(&service.key.name) == Some(to)
-        };
-        if !joining.is_some_and(is_newer) && !service.state().ephemeral.is_empty() {
+        if arrival.is_news_to(to, &service.key.name) && !service.state().ephemeral.is_empty() {
             moved.push(service.key.clone());
         }
     });
@@ -296,21 +293,6 @@ mod tests {
         let later = again.plus(20_000);
         take_over(&registry, &both, &alone, later);
         assert_eq!(graced(&registry, later), (taken, taken), "they have beaten since");
-    }
-
-    #[test]
-    fn a_member_of_1_x_gets_from_a_node_that_has_started_what_moves_and_was_not_its_own() {
-        let (registry, own) = (registry(), Address::new("10.0.0.1:8848"));
-        let joining =
-            Joining::new(&own, [2, 3].map(|n| Address::new(&format!("10.0.0.{n}:8848"))).into_iter());
-        let to = Address::new("10.0.0.2:8848");
-        let moved_with = |joining| moved(&registry, joining, &to).len();
-        let is_sent = |name: &String| !joining.stays(name) && joining.owner_before(name) != Some(&to);
-        let sent = (0..50).map(|n| format!("G@@{n}")).filter(is_sent).count();
-        assert!((6..25).contains(&sent), "{sent}");
-        assert_eq!((moved_with(Some(&joining)), moved_with(None)), (sent, 50));
-        registry.forget_ephemeral();
-        assert_eq!(moved_with(None), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use super::mapper::{Owner, owner};
 use crate::{
-    cluster::{Address, Standing, View},
+    cluster::{Address, View},
     model::merge::{Judge, ListFor},
 };
 
@@ -40,8 +40,8 @@ pub fn judge(
 /// What a list without stamps of the service with this grouped name counts for, where `from` tells; 1.4.8 doesn't say who it is when
 /// it sends its own.
 ///
-/// `is_latest`: whether the list of an owner of 1.x can't be older than what is here. A node that loads takes what anybody shows.
-/// A Nacre member sends such lists, too, as long as it doesn't know that this node is one.
+/// `is_latest`: whether the list of an owner of 1.x can't be older than what is here. A Nacre member sends such lists, too, as
+/// long as it doesn't know that this node is one.
 #[must_use]
 pub fn list_for(
     view: &View,
@@ -50,26 +50,45 @@ pub fn list_for(
     is_latest: impl FnOnce() -> bool,
 ) -> ListFor {
     let is_of_legacy = |owner: &Address| view.peer(owner).is_some_and(|peer| peer.nacre.is_none());
-    match (view.standing, owner(view, name)) {
-        (Standing::Starting, _) => ListFor::Copy,
-        (_, Owner::Here) => ListFor::News,
-        (standing, Owner::Peer(owner))
-            if is_of_legacy(owner)
-                // To one that loads nobody sends what it didn't ask for.
-                && (from == Some(owner) || from.is_none() && standing != Standing::Comparing)
-                && is_latest() =>
-        {
+    match owner(view, name) {
+        // What it asked for before it stood still.
+        _ if view.standing.is_loading() => ListFor::Copy,
+        Owner::Here => ListFor::News,
+        Owner::Peer(owner) if is_of_legacy(owner) && from.is_none_or(|from| from == owner) && is_latest() => {
             ListFor::Whole
         }
-        (Standing::Comparing, _) => ListFor::Copy,
-        (_, Owner::Peer(_) | Owner::Nobody) => ListFor::Hearsay,
+        Owner::Peer(_) | Owner::Nobody => ListFor::Hearsay,
+    }
+}
+
+/// The same of what a node that loads has asked for: it takes what anybody has, and of what it knows the owner that one's list.
+///
+/// `owner`: of the service, by all members of 1.x that say so; `is_loaded`: whether the data of that are here; `awaits`: whether
+/// something is being brought to `from`, which its list can't have yet.
+#[must_use]
+pub fn list_for_load(
+    owner: Option<&Address>,
+    from: &Address,
+    is_loaded: impl FnOnce(&Address) -> bool,
+    awaits: impl FnOnce() -> bool,
+) -> ListFor {
+    match owner {
+        Some(owner) if owner == from => {
+            if awaits() {
+                ListFor::Copy
+            } else {
+                ListFor::Latest
+            }
+        }
+        Some(owner) if is_loaded(owner) => ListFor::Beats,
+        _ => ListFor::Copy,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{Mapping, MemberState, Peer};
+    use crate::cluster::{Mapping, MemberState, Peer, Standing};
 
     fn address(n: u32) -> Address {
         Address::new(&format!("10.0.0.{n}:8848"))
@@ -127,19 +146,19 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_loads_takes_what_anybody_shows() {
-        for (standing, whole) in [(Standing::Starting, ListFor::Copy), (Standing::Comparing, ListFor::Whole)]
-        {
+    fn a_node_that_loads_takes_what_anybody_has_until_the_owner_tells() {
+        let told = |owner: Option<u32>, from, is_loaded, awaits| {
+            list_for_load(owner.map(address).as_ref(), &address(from), |_| is_loaded, || awaits)
+        };
+        assert_eq!(told(None, 2, true, false), ListFor::Copy, "nobody says so, or not all the same");
+        assert_eq!(told(Some(3), 2, false, false), ListFor::Copy);
+        assert_eq!(told(Some(3), 2, true, false), ListFor::Beats);
+        assert_eq!(told(Some(2), 2, false, false), ListFor::Latest);
+        assert_eq!(told(Some(2), 2, true, true), ListFor::Copy, "it is being brought something");
+        for standing in [Standing::Starting, Standing::Comparing] {
             let view = view(standing);
             let legacy = name(&view, Owner::Peer(&address(2)));
-            let told = |from: Option<u32>, is_latest| {
-                list_for(&view, &legacy, from.map(address).as_ref(), || is_latest)
-            };
-            assert_eq!(told(Some(2), true), whole);
-            assert_eq!(
-                [told(Some(2), false), told(Some(3), true), told(Some(4), true), told(None, true)],
-                [ListFor::Copy; 4]
-            );
+            assert_eq!(list_for(&view, &legacy, Some(&address(2)), || true), ListFor::Copy);
         }
     }
 }

@@ -198,6 +198,11 @@ impl Draft {
         self.stamp.unwrap_or_default()
     }
 
+    /// The time of this write, as stamps count it.
+    pub(super) fn least_stamp(&self) -> u64 {
+        self.moment.least_stamp
+    }
+
     /// A stamp that nothing has had.
     fn fresh_stamp(&mut self) -> u64 {
         if mutant::is(Mutant::StampsByClockAlone) {

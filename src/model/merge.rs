@@ -148,7 +148,7 @@ impl Registry {
                 let mut taking = Taking { registry: self, draft, now, replaced: Replaced::default() };
                 match taken_for {
                     ListFor::Whole => taking.take_all(list),
-                    ListFor::Copy | ListFor::Hearsay | ListFor::News => {
+                    ListFor::Beats | ListFor::Copy | ListFor::Hearsay | ListFor::News => {
                         taking.take_additions(list, taken_for);
                     }
                     ListFor::Latest => taking.take_latest(list),
@@ -326,12 +326,13 @@ fn is_contradicted(told: &Gone, known: &Instance, now: Millis) -> bool {
     };
     known.last_beat() > last_known.plus(NEWS_MS)
         && !known.is_renewed()
+        && known.stamp() != OLDEST_STAMP
         && !known.is_overdue(now)
         && !mutant::is(Mutant::SilenceUnrefuted)
 }
 
-/// For so long a registration may be on its way among members of 1.x, in milliseconds.
-const UNDER_WAY_MS: u64 = 3_000;
+/// For so long what a Nacre member writes may be on its way to an owner of 1.x that answers, in milliseconds.
+const UNDER_WAY_MS: u64 = 6_000;
 
 /// Of what is known by copies without stamps alone.
 const OLDEST_STAMP: u64 = 1;
@@ -345,8 +346,11 @@ pub enum ListFor {
     /// beat. Beats stand there by the clock of another, and in a copy they are as old as the copy: what looks silent may live, and
     /// gets its whole time anew.
     Copy,
-    /// What the owner has, while this node starts: the same, and what copies alone have told before is as it says.
+    /// What the owner has, while this node loads: all that there is, but for what was written a moment ago, which may be on its way to
+    /// the owner yet.
     Latest,
+    /// What another has, while this node loads and has what the owner has: news of beats, and nothing else.
+    Beats,
     /// What another has of what isn't this node's, or the owner may have had: the same, unless it has been silent for too long.
     Hearsay,
     /// What this node, which is the owner, may not know yet: the same, under a stamp that is newer than all, and peers are told.
@@ -372,17 +376,15 @@ impl Taking<'_> {
         }
     }
 
-    /// What a Nacre member stamped stays: it may have been written there while the owner didn't answer. So does what has registered a
-    /// moment ago: where the others haven't noticed that this node was away, that owner has it from others, too, and later.
+    /// Members of 1.x keep no trace of what has gone, and others may have told what the owner doesn't have any more.
     fn take_latest(&mut self, list: &[Instance]) {
-        let is_of_copies = |known: &Instance| known.stamp() == OLDEST_STAMP;
-        let now = self.now;
-        let is_young = |known: &Instance| !known.is_renewed() && now.since(known.last_beat()) < UNDER_WAY_MS;
-        self.bury_untold(list, |known| is_of_copies(known) && !is_young(known));
+        let since = self.draft.least_stamp().saturating_sub(UNDER_WAY_MS);
+        let is_old = |known: &Instance| known.stamp() < since;
+        self.bury_untold(list, is_old);
         for told in list {
             let known = self.draft.ephemeral().get(&told.key()).cloned();
-            if let Some(known) = known.filter(|known| is_of_copies(known)) {
-                self.renew(&known, told, |_| OLDEST_STAMP);
+            if let Some(known) = known.filter(|known| is_old(known)) {
+                self.renew(&known, told, Draft::own_stamp);
             }
         }
         self.take_additions(list, ListFor::Copy);
@@ -429,7 +431,7 @@ impl Taking<'_> {
             match taken_for {
                 ListFor::News if !is_too_old => self.put(new, Draft::local_stamp),
                 ListFor::Hearsay if !is_too_old => self.put(new, |_| OLDEST_STAMP),
-                ListFor::News | ListFor::Hearsay => {}
+                ListFor::News | ListFor::Hearsay | ListFor::Beats => {}
                 ListFor::Copy | ListFor::Latest | ListFor::Whole => {
                     if is_too_old {
                         // Nobody has heard of that beat.

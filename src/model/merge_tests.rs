@@ -774,33 +774,34 @@ fn of_a_copy_what_is_new_is_taken_whatever_the_clock_of_its_teller_shows_and_nob
 }
 
 #[test]
-fn what_copies_alone_told_is_as_the_owner_says_to_a_node_that_starts() {
-    let node = Node::new(5_000);
+fn what_the_owner_of_1x_has_is_all_to_a_node_that_loads_but_what_was_just_written() {
+    let node = Node::new(50_000);
     let take = |list: &[Instance], of| node.registry.replace_by_legacy(PLACE, list, of, NOW).unwrap();
     let of_ago = |ip, ms| Instance::new(Description::new(ip, 80, "C"), InstanceId::Simple, NOW.minus(ms));
-    let copied = [("a", 1_000), ("b", 3_000), ("c", 3_000), ("young", 2_999), ("silent", 60_000)];
+    let copied = [("a", 1_000), ("b", 1_000), ("silent", 60_000)];
     take(&copied.map(|(ip, ms)| of_ago(ip, ms)), ListFor::Copy);
-    // A Nacre member knows this one; it may have written it while the owner didn't answer.
-    node.merge(vec![alive("c", 4_000)], false);
+    // A Nacre member has these; the later one may be on its way to the owner.
+    node.merge(vec![alive("copied", 43_999), alive("written", 44_000)], false);
     node.reports();
     let mut heavy = of_ago("a", 9_000);
     heavy.weight = 2.0;
     assert!(take(&[heavy, of_ago("d", 1_000)], ListFor::Latest).changed);
     let expected = [
-        "a 1 2.0 true",
-        "c 4000 1.0 true",
+        "a 50000 2.0 true",
         "d 1 1.0 true",
-        "young 1 1.0 true",
-        "b 5000 left",
-        "silent 5000 left",
+        "written 44000 1.0 true",
+        "b 50000 left",
+        "copied 50000 left",
+        "silent 50000 left",
     ];
     assert_eq!(node.shown(), expected);
     assert_eq!(node.reports().1, 0);
     let state = node.service().state();
-    let last_beat = state.ephemeral.get(&key("a")).unwrap().last_beat();
-    assert_eq!(last_beat, NOW.minus(1_000), "the later beat counts");
-    take(&[of_ago("a", 9_000), of_ago("b", 9_000)], ListFor::Copy);
-    assert_eq!(node.shown(), expected, "a copy that has it yet, and an older description");
+    let last_beat = |ip| state.ephemeral.get(&key(ip)).unwrap().last_beat();
+    assert_eq!(last_beat("a"), NOW.minus(1_000), "the later beat counts");
+    take(&[of_ago("a", 9_000), of_ago("b", 9_000), of_ago("d", 0), of_ago("e", 0)], ListFor::Beats);
+    assert_eq!(node.shown(), expected, "a copy of it");
+    assert_eq!(last_beat("d"), NOW);
 }
 
 /// One thing that is told: of which instance, under which stamp, what.
