@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod beside_legacy;
 mod mixed;
 mod poller_tests;
 mod quick;
