@@ -36,7 +36,7 @@ use crate::{
     base::{clock::Clock, net, signals::Signals, tasks::Tasks},
     cluster::{self, Address, LookupError},
     config::{
-        Loaded, Lookup, Settings,
+        Loaded, LogFormat, Lookup, Settings,
         own_address::{self, FoundBy, OwnAddress},
     },
     cp::{self, Applied},
@@ -66,20 +66,40 @@ pub fn run(loaded: Loaded) -> ExitCode {
         Err(error) => return doesnt_start(&format!("nothing can be logged: {error}")),
     };
     tell_of_file(loaded.file.as_deref());
+    let format = loaded.settings.log.format;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return doesnt_start(&format!("no threads for the server: {error}")),
+        Err(error) => return refuse(&logs, format, &format!("no threads for the server: {error}")),
     };
     let served = runtime.block_on(serve(loaded, Arc::clone(&logs)));
     // What still runs is not waited for: a page of metrics, a name that is being resolved, a store that hangs.
     runtime.shutdown_background();
     let code = match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(ServeError::Start(error)) => doesnt_start(&error.to_string()),
+        Ok(()) => {
+            tracing::info!("stopped: all is in order");
+            ExitCode::SUCCESS
+        }
+        Err(ServeError::Start(error)) => return refuse(&logs, format, &error.to_string()),
         Err(ServeError::End(error)) => error.exit_code(),
     };
     logs.finish();
     code
+}
+
+/// Tells why the server doesn't start, behind all that has been logged: who looks at the last line alone sees the reason.
+fn refuse(logs: &Logs, format: LogFormat, reason: &str) -> ExitCode {
+    match format {
+        LogFormat::Text => {
+            logs.finish();
+            doesnt_start(reason)
+        }
+        // Whoever reads objects can't read anything else.
+        LogFormat::Json => {
+            tracing::error!("{}", refusal(reason));
+            logs.finish();
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Which settings file counts is the first thing that somebody asks whose settings don't.
@@ -95,8 +115,12 @@ fn tell_of_file(file: Option<&Path>) {
 
 fn doesnt_start(reason: &str) -> ExitCode {
     // If nobody reads stderr, the exit code still tells.
-    let _ = writeln!(io::stderr(), "nacre doesn't start: {reason}");
+    let _ = writeln!(io::stderr(), "{}", refusal(reason));
     ExitCode::FAILURE
+}
+
+fn refusal(reason: &str) -> String {
+    format!("nacre doesn't start: {reason}")
 }
 
 /// Why serving ended otherwise than in order.
@@ -262,6 +286,7 @@ fn start(
         data: settings.data_dir.clone(),
         registry: Arc::clone(&applied.registry),
         cluster: membership.cluster.clone(),
+        alone: ready_line::why_alone(settings),
     };
     watch_own_address(&mut tasks, &stopped, &membership, settings, found);
     let meters = Meters::new(routes::labels());

@@ -20,7 +20,7 @@ use crate::{
 ///
 /// Without a command it serves.
 #[derive(Debug, Parser)]
-#[command(name = "nacre", version)]
+#[command(name = "nacre", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -74,7 +74,7 @@ struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     config_dir: Option<PathBuf>,
 
-    /// Folder of the store and of generated secrets; made when it doesn't exist [default: ./data]
+    /// Folder of the store; made when it doesn't exist [default: ./data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
@@ -198,6 +198,14 @@ mod tests {
             assert_eq!(arguments.set, ["a=b", "c=d=e"]);
         }
         assert_eq!(parse(&[]).config, None);
+    }
+
+    #[test]
+    fn each_command_tells_the_version() {
+        for words in [&["--version"][..], &["serve", "--version"], &["drain", "--version"]] {
+            let told = Cli::try_parse_from(["nacre"].iter().chain(words)).unwrap_err();
+            assert_eq!(told.kind(), ErrorKind::DisplayVersion, "{words:?}");
+        }
     }
 
     #[test]

@@ -13,14 +13,15 @@ use std::{
 
 use support::{
     http::{authority, call},
-    server::{Home, Server, start_with_files},
+    server::{Home, Server, refused, start_with_files},
 };
 
 /// What takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server that stops, and would go on doing so for minutes: the head of a request is under way.
-fn stopping() -> (Server, TcpStream) {
+/// A server that stops, and would go on doing so for minutes: the head of a request is under way. It was told to (SIGTERM)
+/// after the moment that is given.
+fn stopping() -> (Server, TcpStream, Instant) {
     let settings = ["nacre.stop.grace-ms=600000", "nacre.http.head-timeout-ms=600000"];
     let server = Server::start_in(Home::new(), &settings);
     let authority = authority(server.url()).to_owned();
@@ -28,25 +29,86 @@ fn stopping() -> (Server, TcpStream) {
     under_way.write_all(b"GET /livez HTTP/1.1\r\nHost: test\r\n").unwrap();
     // A second connection shows that the first one has been accepted.
     assert_eq!(call(server.url(), "GET", "/v1/ns/service/list?pageNo=1&pageSize=1").unwrap().0, 200);
+    let before = Instant::now();
     server.terminate();
-    let end = Instant::now() + PATIENCE;
+    let end = before + PATIENCE;
     while TcpStream::connect(&authority).is_ok() {
         assert!(Instant::now() < end, "it still takes connections");
     }
-    (server, under_way)
+    (server, under_way, before)
 }
 
 #[test]
-fn a_second_signal_ends_the_process_at_once() {
-    for (signal, code) in [("TERM", 143), ("INT", 130)] {
-        let (server, mut under_way) = stopping();
-        let (status, home) = server.stop_by(signal);
-        assert_eq!(status.code(), Some(code), "{}", home.stderr());
-        assert!(home.stderr().contains("told again: ending at once"), "{}", home.stderr());
-        let mut answer = Vec::new();
-        let _ = under_way.read_to_end(&mut answer);
-        assert_eq!(answer, b"");
+fn another_signal_ends_the_process_at_once() {
+    let (server, mut under_way, _) = stopping();
+    let (status, home) = server.stop_by("INT");
+    assert_eq!(status.code(), Some(130), "{}", home.stderr());
+    assert!(home.stderr().contains("told again: ending at once"), "{}", home.stderr());
+    let mut answer = Vec::new();
+    let _ = under_way.read_to_end(&mut answer);
+    assert_eq!(answer, b"");
+}
+
+#[test]
+fn the_same_signal_ends_it_when_a_second_has_passed() {
+    let (server, _under_way, before) = stopping();
+    let (status, home) = server.stop_by_repeating("TERM");
+    assert_eq!(status.code(), Some(143), "{}", home.stderr());
+    assert!(home.stderr().contains("told again: ending at once"), "{}", home.stderr());
+    let lasted = before.elapsed();
+    assert!(lasted >= Duration::from_secs(1), "ended by a repetition after {lasted:?}");
+}
+
+#[test]
+fn the_reason_of_a_refusal_is_the_last_line() {
+    let holder = std::net::TcpListener::bind("127.0.95.1:0").unwrap();
+    let port = holder.local_addr().unwrap().port();
+    let reason = format!(
+        "nacre doesn't start: can't listen on 127.0.95.1:{port} (server.address, server.port): another server is running \
+         there; stop it, or take another port"
+    );
+    for format in ["text", "json"] {
+        let home = Home::new();
+        let settings = [
+            "server.address=127.0.95.1".to_owned(),
+            format!("server.port={port}"),
+            format!("nacre.log.format={format}"),
+        ];
+        let (status, said) = refused(&home.data(), &settings.each_ref().map(String::as_str));
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.contains("settings file"), "{said}");
+        let last = said.lines().last().unwrap();
+        match format {
+            "text" => assert_eq!(last, reason, "{said}"),
+            _ => {
+                let object: serde_json::Value = serde_json::from_str(last).expect(last);
+                assert_eq!(
+                    (&object["level"], &object["message"]),
+                    (&"ERROR".into(), &reason.as_str().into())
+                );
+            }
+        }
     }
+}
+
+#[test]
+fn a_server_without_members_says_so_and_that_it_has_stopped() {
+    let (status, home) = Server::start().stop();
+    assert!(status.success());
+    let said = home.stderr();
+    let serving = said.lines().find(|line| line.contains("serving")).unwrap();
+    // The settings that lie where the tests run are found, and the list is looked for beside them.
+    let why = "why=no list of members in ./conf/cluster.conf";
+    assert!(serving.contains(": serving alone ") && serving.ends_with(why), "{serving}");
+    assert!(said.lines().last().unwrap().ends_with("stopped: all is in order"), "{said}");
+}
+
+#[test]
+fn room_for_a_thousand_connections_is_no_news() {
+    let said = start_with_files(&Home::new(), 2_000).unwrap();
+    assert!(!said.contains("open files"), "{said}");
+    let said = start_with_files(&Home::new(), 1_000).unwrap();
+    assert!(said.contains("the limit of open files leaves room for 936 connections"), "{said}");
 }
 
 #[test]

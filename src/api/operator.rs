@@ -27,6 +27,10 @@ use crate::{
 /// The name that the table of the switches has among the reference's services.
 const SWITCHES_NAME: &str = "00-00---000-NACOS_SWITCH_DOMAIN-000---00-00";
 
+/// Why a switch isn't set for good among members, and what can be done.
+const NOT_FOR_ALL: &str = "switches can't be changed for all nodes of a cluster: this version keeps them on one node only; with \
+    debug=true a switch is changed on the node that is asked, until its next start";
+
 #[derive(Serialize)]
 struct SwitchesDocument<'a> {
     #[serde(flatten)]
@@ -60,10 +64,14 @@ pub fn set_switch(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
         api.switches.alter_here(|switches| switches.set(&entry, &value))?;
         return Ok(Pending::Done(Reply::OK));
     }
+    let is_alone = api.cp.check_alone().is_ok();
     let stored = api.cp.submit(Scope::Everything, move |applied| {
         let before = applied.switches.stored();
         let mut switches = Switches::clone(&before);
         switches.set(&entry, &value)?;
+        if !is_alone {
+            return Err(Refusal::unavailable(NOT_FOR_ALL));
+        }
         let holds = switches == *before && switches == **applied.switches.load();
         let change = || Change::Switches(Box::new(switches));
         Ok::<_, Refusal>((if holds { vec![] } else { vec![change()] }, ()))

@@ -24,7 +24,7 @@ pub struct TooFewFiles {
 }
 
 /// Raises the soft limit of open files to the hard one; gives how many connections there may be within it, at most
-/// `max_connections`, and tells where those are fewer.
+/// `max_connections`, and warns where those are few.
 ///
 /// # Errors
 /// There is room for fewer than 16 connections, or 64 where the node has members, though more are allowed.
@@ -44,11 +44,7 @@ pub fn raise(max_connections: usize, has_members: bool) -> Result<usize, TooFewF
             "the limit of open files leaves room for {room} connections, members' included; others wait until one ends; {CURE}"
         );
     } else if room < max_connections {
-        tracing::info!(
-            limit,
-            max_connections,
-            "the limit of open files leaves room for {room} connections; {CURE}"
-        );
+        tracing::debug!(limit, max_connections, "the limit of open files leaves room for {room} connections");
     }
     Ok(room.min(max_connections))
 }

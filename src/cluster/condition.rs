@@ -68,13 +68,6 @@ const NAMED: usize = 5;
 #[must_use]
 pub fn conditions(roster: &Roster, lookup: Option<&LookupShown>, moved: Option<&str>) -> Vec<Condition> {
     let shown = roster.members();
-    let not_up = shown.iter().filter(|member| member.state != MemberState::Up);
-    let not_up = not_up.map(|member| format!("{} {}: {}", member.address, member.state.as_str(), member.why));
-    let strangers = shown.iter().filter(|member| member.knows_us == Some(false) || member.forbids_us);
-    let strangers = strangers.map(|member| match member.forbids_us {
-        true => forbidden_text(&member.address),
-        false => format!("{} doesn't list this node", member.address),
-    });
     let persistent = shown.iter().filter_map(|member| {
         let count = member.report.as_ref()?.nacre.as_ref()?.persistent;
         (count > 0)
@@ -92,7 +85,7 @@ pub fn conditions(roster: &Roster, lookup: Option<&LookupShown>, moved: Option<&
     let mapping = hindrance.map(|(address, why)| format!("modulo in place of rendezvous: {address} {why}"));
     vec![
         Condition { part: "ring", trouble: ring(roster) },
-        Condition { part: "members", trouble: joined(not_up.chain(strangers).collect()) },
+        Condition { part: "members", trouble: joined(shown.iter().filter_map(member_trouble).collect()) },
         Condition {
             part: "member list",
             trouble: lookup.and_then(list_trouble).or_else(|| joined(differing.collect())),
@@ -104,6 +97,24 @@ pub fn conditions(roster: &Roster, lookup: Option<&LookupShown>, moved: Option<&
         },
         Condition { part: "persistent data", trouble: joined(persistent.collect()) },
     ]
+}
+
+/// What is wrong with a member, and what is wrong with this node in its eyes.
+fn member_trouble(member: &ShownMember) -> Option<String> {
+    let says_that_it_leaves = || member.report.as_ref()?.nacre.as_ref().map(|mark| mark.leaving);
+    let state = match member.state {
+        // It owns nothing any more, and is DOWN in a moment.
+        MemberState::Up if !member.is_own && says_that_it_leaves() == Some(true) => "is leaving".to_owned(),
+        MemberState::Up => String::new(),
+        state => format!("{}: {}", state.as_str(), member.why),
+    };
+    let opinion = match (member.forbids_us, member.knows_us) {
+        (true, _) => FORBIDS,
+        (false, Some(false)) => "doesn't list this node",
+        (false, _) => "",
+    };
+    let texts: Vec<&str> = [&state, opinion].into_iter().filter(|text| !text.is_empty()).collect();
+    (!texts.is_empty()).then(|| format!("{} {}", member.address, texts.join(", and ")))
 }
 
 fn ring(roster: &Roster) -> Option<String> {
@@ -136,16 +147,17 @@ fn list_trouble(lookup: &LookupShown) -> Option<String> {
         }
         _ => String::new(),
     };
-    Some(format!("the former list counts, since in {place} there is none{health}: {reason}"))
+    Some(format!("the former list counts, not what {place} gives{health}: {reason}"))
 }
+
+/// What a member does that answers reports 403, and what helps.
+const FORBIDS: &str = "refuses this node (403): its list lacks this node, or it sees another address, which its log tells, \
+    then see nacre.peer.networks there";
 
 /// What an operator is told of a member that answers reports 403.
 #[must_use]
 pub fn forbidden_text(member: &Address) -> String {
-    format!(
-        "{member} doesn't take this node for a member (403): its list doesn't name this node, or it sees another address, \
-         then see nacre.peer.networks there"
-    )
+    format!("{member} {FORBIDS}")
 }
 
 /// What an operator is told where this node's clock is so far behind that a member's data can't be taken.
@@ -213,8 +225,8 @@ mod tests {
         let known = |known| Probe::Answered { known, nacre: Some(1) };
         roster.probed(&Address::new("c:1"), known(true), Millis(1));
         roster.probed(&b, Probe::Stranger, Millis(1));
-        let forbids = "members: b:1 doesn't take this node for a member (403): its list doesn't name this node, or it sees \
-                       another address, then see nacre.peer.networks there"
+        let forbids = "members: b:1 refuses this node (403): its list lacks this node, or it sees another address, which its \
+                       log tells, then see nacre.peer.networks there"
             .to_owned();
         assert_eq!(troubles(&roster, None, None), [forbids]);
         assert!(roster.is_forbidden_by(&b));
@@ -257,10 +269,10 @@ mod tests {
             troubles(&roster, Some(&lookup), Some("z:1")),
             [
                 "ring: no member that answers lists this node, a:1: it takes no writes",
-                "members: b:1 DOWN: it refuses connections; d:1 SUSPICIOUS: it didn't answer the last report; \
-                 c:1 doesn't list this node",
-                "member list: the former list counts, since in http://s:80/l there is none, unhealthy after 12 \
-                 failures in a row: it answered 500",
+                "members: b:1 DOWN: it refuses connections; c:1 doesn't list this node; d:1 SUSPICIOUS: it didn't \
+                 answer the last report",
+                "member list: the former list counts, not what http://s:80/l gives, unhealthy after 12 failures in a \
+                 row: it answered 500",
                 "own address: this node would be z:1 now; until it is started anew it stays a:1, where others may \
                  not reach it",
                 "persistent data: c:1 holds 3 instances and services that aren't shared",
@@ -302,7 +314,9 @@ mod tests {
         let [ring, members] = &troubles(&starting, None, None)[..] else { panic!("two lines") };
         assert_eq!(ring, "ring: the data of the other members aren't loaded yet");
         assert!(
-            members.starts_with("members: b:1 DOWN: it answers, but not this node; b:1 doesn't take"),
+            members.starts_with(
+                "members: b:1 DOWN: it answers, but not this node, and refuses this node (403): its list"
+            ),
             "{members}"
         );
         let mut roster = roster(&["b:1", "c:1"]);
@@ -317,6 +331,23 @@ mod tests {
         assert_eq!(troubles(&roster, None, None), ["member list: b:1 has another list than this node"]);
         roster.probed(&Address::new("b:1"), Probe::Refused, Millis(3));
         assert_eq!(troubles(&roster, None, None), ["members: b:1 DOWN: it refuses connections"]);
+    }
+
+    #[test]
+    fn one_that_leaves_is_told_of_before_it_is_down() {
+        let (mut roster, b) = (roster(&["b:1"]), Address::new("b:1"));
+        roster.probed(&b, Probe::Answered { known: true, nacre: Some(1) }, Millis(1));
+        let report = |leaving| {
+            let mark = NacreMark { protocol: 1, leaving, ..NacreMark::default() };
+            MemberReport::of_nacre(&Address::new("b:1"), mark)
+        };
+        roster.reported(&report(true), Millis(2));
+        assert_eq!(troubles(&roster, None, None), ["members: b:1 is leaving"]);
+        roster.probed(&b, Probe::Refused, Millis(3));
+        assert_eq!(troubles(&roster, None, None), ["members: b:1 DOWN: it refuses connections"]);
+        roster.probed(&b, Probe::Answered { known: true, nacre: Some(1) }, Millis(4));
+        roster.reported(&report(false), Millis(4));
+        assert_eq!(troubles(&roster, None, None), [""; 0]);
     }
 
     #[test]

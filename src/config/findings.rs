@@ -86,6 +86,10 @@ impl Notice {
         Self { severity: Severity::Info, text }
     }
 
+    pub(super) fn info_at(place: &Place, key: &str, text: &str) -> Self {
+        Self::info(at(place, key, text))
+    }
+
     pub(super) fn warn(text: String) -> Self {
         Self { severity: Severity::Warn, text }
     }

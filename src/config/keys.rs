@@ -25,6 +25,9 @@ pub(super) enum Treatment {
     HonourList(fn(&mut Settings, &[String]) -> Result<(), Reason>),
     /// Has no effect here, and nothing is lost by it.
     Accept,
+    /// The rest of an area of which other keys have an effect, or their own row: from a file or the environment accepted, but
+    /// for what is nearly a known key; with `--set` unknown.
+    AcceptRest,
     /// Has no effect here; if the value is so, the operator must know (text: what doesn't happen).
     WarnIf(fn(&str) -> bool, &'static str),
     /// If the value is so, the server doesn't start (text: reason and cure); else accepted.
@@ -33,7 +36,7 @@ pub(super) enum Treatment {
     RefuseOn(&'static str),
 }
 
-use Treatment::{Accept, HonourList, RefuseIf, RefuseOn, WarnIf};
+use Treatment::{Accept, AcceptRest, HonourList, RefuseIf, RefuseOn, WarnIf};
 
 const fn honour(name: &'static str, apply: fn(&mut Settings, &str) -> Result<(), Reason>) -> Key {
     Key { name, treatment: Treatment::Honour(apply) }
@@ -109,9 +112,8 @@ pub(super) static KEYS: &[Key] = &[
     honour("nacos.core.auth.server.identity.value", |s, v| {
         put_some(&mut s.cluster.identity_value, read::header_secret(v))
     }),
-    key("nacos.core.member.*", Accept),
+    key("nacos.core.member.*", AcceptRest),
     key("nacos.core.notify.*", Accept),
-    key("nacos.core.protocol.*", Accept),
     key("nacos.core.snowflake.worker-id", Accept),
     key("nacos.core.monitor.*", Accept),
     key("nacos.member-change-event.queue.size", Accept),
@@ -194,6 +196,10 @@ pub(super) static KEYS: &[Key] = &[
     honour("nacos.core.protocol.distro.data.sync.retryDelayMs", |s, v| {
         put(&mut s.distro.sync_retry_delay, read::millis(v, 100..=600_000))
     }),
+    // What the names above are called inside of 1.x, which writes their values over these.
+    key("nacos.core.protocol.distro.data.sync_delay_ms", Accept),
+    key("nacos.core.protocol.distro.data.sync_retry_delay_ms", Accept),
+    key("nacos.core.protocol.distro.data.load_retry_delay_ms", Accept),
     // A node that starts asks each member anew within seconds.
     key("nacos.naming.distro.loadDataRetryDelayMillis", Accept),
     key("nacos.core.protocol.distro.data.load.retryDelayMs", Accept),
@@ -218,7 +224,11 @@ pub(super) static KEYS: &[Key] = &[
     honour("nacre.forward.max-per-peer", |s, v| {
         put(&mut s.forward.max_per_peer, read::number(v, 1..=65_536))
     }),
-    key("nacos.naming.distro.*", Accept),
+    key("nacos.naming.distro.taskDispatchThreadCount", Accept),
+    key("nacos.naming.distro.initDataRatio", Accept),
+    key("nacos.naming.distro.*", AcceptRest),
+    key("nacos.core.protocol.raft.*", Accept),
+    key("nacos.core.protocol.*", AcceptRest),
     key("nacos.naming.use-new-raft.first", Accept),
     // Naming.
     honour("nacos.naming.empty-service.auto-clean", |s, v| {
@@ -321,7 +331,14 @@ pub(super) static KEYS: &[Key] = &[
     key("nacos.security.ignore.urls", Accept),
     // Auth.
     key("nacos.core.auth.enabled", RefuseOn(NO_AUTH)),
-    key("nacos.core.auth.*", Accept),
+    key("nacos.core.auth.system.type", Accept),
+    key("nacos.core.auth.default.token.secret.key", Accept),
+    key("nacos.core.auth.default.token.expire.seconds", Accept),
+    key("nacos.core.auth.caching.enabled", Accept),
+    key("nacos.core.auth.enable.userAgentAuthWhite", Accept),
+    key("nacos.core.auth.plugin.*", Accept),
+    key("nacos.core.auth.ldap.*", Accept),
+    key("nacos.core.auth.*", AcceptRest),
 ];
 
 const DAY_MS: u64 = 86_400_000;
@@ -407,11 +424,23 @@ fn relaxed(name: &str) -> String {
 
 /// The known key that a misspelt one most likely means, if one is near.
 pub(super) fn nearest(written: &str) -> Option<&'static str> {
+    within(written, MOST_SLIPS + written.len() / 10)
+}
+
+/// Whether this is a known key but for a slip of the pen.
+pub(super) fn is_slip(written: &str) -> bool {
+    within(written, MOST_SLIPS).is_some()
+}
+
+/// Characters that a slip of the pen adds, leaves out or changes at most; two that have changed places are two.
+const MOST_SLIPS: usize = 2;
+
+/// The nearest known key that differs by so many characters at most.
+fn within(written: &str, most: usize) -> Option<&'static str> {
     if written.len() > 100 {
         return None;
     }
     let written = relaxed(written);
-    let most = 2 + written.len() / 10;
     let names = KEYS.iter().filter(|key| key.prefix().is_none()).map(|key| (relaxed(key.name), key.name));
     let near = names.filter(|(plain, _)| plain.len().abs_diff(written.len()) <= most);
     let (distance, name) = near.map(|(plain, name)| (edits(&written, &plain), name)).min()?;

@@ -227,22 +227,32 @@ impl Loading {
     fn classify(&mut self) {
         self.rows = self.given.iter().map(|given| keys::find(&given.key)).collect();
         for (given, row) in self.given.iter().zip(&self.rows) {
-            match row {
-                Some((Key { treatment: Treatment::Accept, .. }, _)) => self.accepted.push(given.key.clone()),
-                Some(_) => {}
-                None if matches!(given.place, Place::JvmFlag(_))
-                    && environment::is_for_the_jvm(&given.key) => {}
-                None => {
-                    let hint = keys::nearest(&given.key);
-                    let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
-                    if given.layer == Layer::CommandLine || given.key.starts_with("nacre.") {
-                        let reason = format!("this version knows no such key{hint}");
-                        self.errors.push(SettingError::new(&given.place, &given.key, reason));
-                    } else {
-                        let text = format!("unknown key; it has no effect{hint}");
-                        self.warnings.push(Notice::warn_at(&given.place, &given.key, &text));
-                    }
+            let is_set = given.layer == Layer::CommandLine;
+            let is_accepted = match row {
+                Some((Key { treatment: Treatment::Accept, .. }, _)) => true,
+                Some((Key { treatment: Treatment::AcceptRest, .. }, _)) => {
+                    !is_set && !keys::is_slip(&given.key)
                 }
+                Some(_) => continue,
+                None if matches!(given.place, Place::JvmFlag(_))
+                    && environment::is_for_the_jvm(&given.key) =>
+                {
+                    continue;
+                }
+                None => false,
+            };
+            if is_accepted {
+                self.accepted.push(given.key.clone());
+                continue;
+            }
+            let hint = keys::nearest(&given.key);
+            let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
+            if is_set || given.key.starts_with("nacre.") {
+                let reason = format!("this version knows no such key{hint}");
+                self.errors.push(SettingError::new(&given.place, &given.key, reason));
+            } else {
+                let text = format!("unknown key; it has no effect{hint}");
+                self.warnings.push(Notice::warn_at(&given.place, &given.key, &text));
             }
         }
     }
@@ -268,7 +278,7 @@ impl Loading {
         let winners = self.winners(row);
         let mut items = Vec::new();
         for (index, given) in &winners {
-            if matches!(row.treatment, Treatment::Accept) {
+            if matches!(row.treatment, Treatment::Accept | Treatment::AcceptRest) {
                 break;
             }
             let wrong = |key: &str, reason| SettingError::new(&given.place, key, reason);
@@ -309,9 +319,10 @@ impl Loading {
                     Ok(false) => self.accepted.push(given.key.clone()),
                     Err(reason) => self.errors.push(wrong(&given.key, reason)),
                 },
-                Treatment::WarnIf(..) | Treatment::RefuseIf(..) | Treatment::Accept => {
-                    self.accepted.push(given.key.clone());
-                }
+                Treatment::WarnIf(..)
+                | Treatment::RefuseIf(..)
+                | Treatment::Accept
+                | Treatment::AcceptRest => self.accepted.push(given.key.clone()),
             }
         }
         if let Treatment::HonourList(apply) = &row.treatment
@@ -386,7 +397,9 @@ impl Loading {
                 return;
             }
         };
-        match mode::choose(&settings.membership, names_members) {
+        let chosen = mode::choose(&settings.membership, names_members);
+        self.check_lookup_type(is_alone || chosen.as_ref().is_ok_and(|lookup| *lookup != Lookup::Standalone));
+        match chosen {
             Err(refused) => {
                 if let Some(given) = self.winner(refused.key) {
                     let key = format!("{}={}", given.key, given.value);
@@ -403,6 +416,24 @@ impl Loading {
                 settings.membership.lookup = lookup;
                 self.tell_unheard(settings, lookup);
             }
+        }
+    }
+
+    /// Nacos takes a lookup type that it doesn't know for none. So does this server, where its files say in another way who the
+    /// members are; but a slip of the pen must not make a server that serves alone.
+    fn check_lookup_type(&mut self, is_said_otherwise: bool) {
+        let Some(given) = self.winner("nacos.core.member.lookup.type") else { return };
+        // What can't be resolved has been told.
+        let Ok(value) = self.resolve(&given.value) else { return };
+        if value.is_empty() || values::lookup_type(&value).is_some() {
+            return;
+        }
+        let reason = format!("expected file or address-server, got {value:?}");
+        if is_said_otherwise && given.layer != Layer::CommandLine {
+            let text = format!("{reason}; it counts as not given, as in Nacos");
+            self.warnings.push(Notice::warn_at(&given.place, &given.key, &text));
+        } else {
+            self.errors.push(SettingError::new(&given.place, &given.key, reason));
         }
     }
 
@@ -477,7 +508,15 @@ impl Loading {
             self.errors.sort_by(|a, b| a.place.cmp(&b.place));
             return Err(self.errors);
         }
+        let access_log =
+            self.winner("server.tomcat.accesslog.enabled").filter(|_| settings.server.access_log);
         let mut notices = self.warnings;
+        // Files of Nacos ask for it, and don't mean the log that everything else goes to.
+        notices.extend(
+            access_log.map(|given| {
+                Notice::info_at(&given.place, &given.key, "the log gets a line for each request")
+            }),
+        );
         self.accepted.sort();
         self.accepted.dedup();
         if !self.accepted.is_empty() {

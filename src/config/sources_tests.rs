@@ -273,7 +273,9 @@ fn every_honoured_key_reaches_its_setting() {
     for (text, change) in cases {
         let loaded = file(text).loaded();
         assert_eq!(loaded.settings, with(change), "{text}");
-        assert_eq!(loaded.notices, [], "{text}");
+        assert_eq!(file(text).notices(Severity::Warn), [""; 0], "{text}");
+        let told = file(text).notices(Severity::Info).concat();
+        assert!(!told.contains("accepted without effect"), "{told}");
         for line in text.lines() {
             let (key, _) = line.split_once('=').unwrap();
             seen.push(keys::find(key).unwrap().0.name);
@@ -529,8 +531,109 @@ fn a_cluster_conf_counts_when_it_names_somebody() {
 }
 
 #[test]
-fn a_lookup_type_that_nacos_does_not_know_counts_as_not_given() {
-    assert_eq!(file("nacos.core.member.lookup.type=FILE").settings(), defaults());
+fn a_lookup_type_that_nacos_does_not_know_never_makes_a_server_that_serves_alone() {
+    const KEY: &str = "nacos.core.member.lookup.type";
+    let expected = |value: &str| format!("{KEY}: expected file or address-server, got {value:?}");
+    let alone = file("nacos.core.member.lookup.type=fil\nserver.port=x").errors();
+    assert_eq!(alone[0], format!("app.properties:1: {}", expected("fil")));
+    assert_eq!(alone.len(), 2, "{alone:?}");
+    // As the file of Nacos has it in a comment.
+    let text = "nacos.core.member.lookup.type=[file,address-server]\n";
+    for (more, cluster_conf, lookup) in [
+        ("", Some("10.0.0.1:8848"), Lookup::File),
+        ("nacos.member.list=10.0.0.1:8848", None, Lookup::File),
+        ("address.server.domain=a", None, Lookup::AddressServer),
+        ("nacos.standalone=true", None, Lookup::Standalone),
+    ] {
+        let case = Case { file: &format!("{text}{more}"), cluster_conf, ..Case::default() };
+        assert_eq!(case.settings().membership.lookup, lookup, "{more}");
+        let warned = format!(
+            "app.properties:1: {}; it counts as not given, as in Nacos",
+            expected("[file,address-server]")
+        );
+        assert_eq!(case.notices(Severity::Warn), [warned], "{more}");
+    }
+    let cluster_conf = Some("10.0.0.1:8848");
+    let set = Case { set: &["nacos.core.member.lookup.type=dns"], cluster_conf, ..Case::default() };
+    assert_eq!(set.errors(), [format!("--set {}", expected("dns"))]);
+    for (value, lookup) in [("FILE", Lookup::File), ("Address-Server", Lookup::AddressServer)] {
+        let case = Case { file: &format!("{KEY}={value}"), cluster_conf, ..Case::default() };
+        assert_eq!(case.settings().membership.lookup, lookup, "{value}");
+        assert_eq!(case.notices(Severity::Warn), [""; 0]);
+    }
+}
+
+/// Slips in names of areas of which Nacos has keys without effect here, and the keys that were meant.
+const SLIPS: [(&str, &str); 6] = [
+    ("nacos.core.auth.server.identity.kye", "nacos.core.auth.server.identity.key"),
+    ("nacos.core.member.lookup.typ", "nacos.core.member.lookup.type"),
+    ("nacos.core.auth.enable", "nacos.core.auth.enabled"),
+    ("nacos.naming.distro.batchSyncKeyCont", "nacos.naming.distro.batchSyncKeyCount"),
+    ("nacos.naming.distro.syncretrydelay", "nacos.naming.distro.syncRetryDelay"),
+    (
+        "nacos.core.protocol.distro.data.verify_interval_m",
+        "nacos.core.protocol.distro.data.verify_interval_ms",
+    ),
+];
+
+#[test]
+fn a_slip_in_the_name_of_a_key_is_found_also_where_nacos_has_keys_without_effect() {
+    for (written, meant) in SLIPS {
+        let warned =
+            format!("app.properties:1: {written}: unknown key; it has no effect; did you mean {meant}?");
+        assert_eq!(file(&format!("{written}=1")).notices(Severity::Warn), [warned]);
+        let set = Case { set: &[&format!("{written}=1")], ..Case::default() };
+        let refused = format!("--set {written}: this version knows no such key; did you mean {meant}?");
+        assert_eq!(set.errors(), [refused]);
+    }
+    let variable = environment(&[("NACOS_CORE_AUTH_SERVER_IDENTITY_KYE", "hidden")]).notices(Severity::Warn);
+    assert_eq!(
+        variable,
+        [
+            "environment NACOS_CORE_AUTH_SERVER_IDENTITY_KYE: nacos.core.auth.server.identity.kye: unknown key; it has no \
+          effect; did you mean nacos.core.auth.server.identity.key?"
+        ]
+    );
+    for unknown in ["nacos.naming.distro.foo", "nacos.core.auth.foo", "nacos.core.protocol.foo"] {
+        let accepted = file(&format!("{unknown}=1")).loaded().notices;
+        assert_eq!(accepted, [Notice::info(format!("accepted without effect: {unknown}"))]);
+        let set = Case { set: &[&format!("{unknown}=1")], ..Case::default() };
+        assert_eq!(set.errors(), [format!("--set {unknown}: this version knows no such key")]);
+    }
+}
+
+#[test]
+fn keys_of_nacos_that_have_no_effect_may_be_set() {
+    for key in [
+        "nacos.core.auth.system.type",
+        "nacos.core.auth.default.token.secret.key",
+        "nacos.core.auth.default.token.expire.seconds",
+        "nacos.core.auth.plugin.nacos.token.expire.seconds",
+        "nacos.core.auth.ldap.basedc",
+        "nacos.core.auth.caching.enabled",
+        "nacos.core.auth.enable.userAgentAuthWhite",
+        "nacos.core.protocol.raft.data.rpc_request_timeout_ms",
+        "nacos.core.protocol.distro.data.sync_delay_ms",
+        "nacos.core.protocol.distro.data.sync_retry_delay_ms",
+        "nacos.core.protocol.distro.data.load_retry_delay_ms",
+        "nacos.naming.distro.taskDispatchThreadCount",
+        "nacos.naming.distro.initDataRatio",
+        "nacos.config.retention.days",
+        "spring.mvc.x",
+        "db.pool.config.maximumPoolSize",
+    ] {
+        let set = Case { set: &[&format!("{key}=x")], ..Case::default() };
+        assert_eq!(set.loaded().notices, [Notice::info(format!("accepted without effect: {key}"))]);
+    }
+}
+
+#[test]
+fn an_access_log_that_a_file_asks_for_is_told_of() {
+    let told = "app.properties:1: server.tomcat.accesslog.enabled: the log gets a line for each request";
+    let case = file("server.tomcat.accesslog.enabled=true");
+    assert_eq!(case.loaded().notices, [Notice::info(told.to_owned())]);
+    let off = Case { set: &["server.tomcat.accesslog.enabled=false"], ..case };
+    assert_eq!(off.loaded().notices, []);
 }
 
 #[test]

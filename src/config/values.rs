@@ -298,9 +298,9 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, Reason> {
     }
 }
 
-/// `file` or `address-server`; any other text counts as not given, as in 1.x.
+/// `file` or `address-server`, in any case; any other text counts as not given, as in 1.x.
 pub(super) fn lookup_type(text: &str) -> Option<LookupType> {
-    match text {
+    match text.to_ascii_lowercase().as_str() {
         "file" => Some(LookupType::File),
         "address-server" => Some(LookupType::AddressServer),
         _ => None,

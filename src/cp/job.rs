@@ -46,7 +46,7 @@ pub enum WriteError {
 
     /// The node has members, which wouldn't hear of it (503).
     #[error(
-        "persistent instances, services, clusters, switches and namespaces can't be changed in a cluster: this version keeps \
+        "persistent instances, services, clusters and namespaces can't be changed in a cluster: this version keeps \
          them on one node only; register instances with ephemeral=true, and what must be persistent with a node that serves \
          alone (nacos.standalone=true)"
     )]

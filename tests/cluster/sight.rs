@@ -44,6 +44,8 @@ fn drain(at: SocketAddr) -> Output {
 #[tokio::test]
 async fn a_member_that_dies_is_a_line_and_the_node_stays_ready() {
     let mut cluster = Cluster::started(2, &[]).await;
+    let counted = |line: &str| line.contains(": serving ") && line.ends_with(" members=2");
+    cluster.until("logged", NOTICED, async || cluster.node(0).stderr().lines().any(counted)).await;
     let in_order = "naming: up\nstore: up\nring: up\nmembers: up\nmember list: up\nmapping: up\nown address: up\n\
                     persistent data: up\n";
     assert_eq!(get(&cluster, 0, "/readyz").await, (200, in_order.to_owned()));

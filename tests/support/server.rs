@@ -156,6 +156,18 @@ impl Server {
         self.ended()
     }
 
+    /// Sends it this signal again and again, until it has ended.
+    pub fn stop_by_repeating(mut self, signal: &str) -> (ExitStatus, Home) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (status, self.home.take().unwrap());
+            }
+            assert!(Instant::now() < end, "it didn't end in {PATIENCE:?}:\n{}", self.stderr());
+            self.signal(signal);
+        }
+    }
+
     /// Waits until it has ended, after it was told to.
     pub fn ended(mut self) -> (ExitStatus, Home) {
         let end = Instant::now() + PATIENCE;
