@@ -269,7 +269,7 @@ mod tests {
             troubles(&roster, Some(&lookup), Some("z:1")),
             [
                 "ring: no member that answers lists this node, a:1: it takes no writes",
-                "members: b:1 DOWN: it refuses connections; c:1 doesn't list this node; d:1 SUSPICIOUS: it didn't \
+                "members: b:1 DOWN: it refuses connections, or no way leads to it; c:1 doesn't list this node; d:1 SUSPICIOUS: it didn't \
                  answer the last report",
                 "member list: the former list counts, not what http://s:80/l gives, unhealthy after 12 failures in a \
                  row: it answered 500",
@@ -330,7 +330,10 @@ mod tests {
         }
         assert_eq!(troubles(&roster, None, None), ["member list: b:1 has another list than this node"]);
         roster.probed(&Address::new("b:1"), Probe::Refused, Millis(3));
-        assert_eq!(troubles(&roster, None, None), ["members: b:1 DOWN: it refuses connections"]);
+        assert_eq!(
+            troubles(&roster, None, None),
+            ["members: b:1 DOWN: it refuses connections, or no way leads to it"]
+        );
     }
 
     #[test]
@@ -344,7 +347,10 @@ mod tests {
         roster.reported(&report(true), Millis(2));
         assert_eq!(troubles(&roster, None, None), ["members: b:1 is leaving"]);
         roster.probed(&b, Probe::Refused, Millis(3));
-        assert_eq!(troubles(&roster, None, None), ["members: b:1 DOWN: it refuses connections"]);
+        assert_eq!(
+            troubles(&roster, None, None),
+            ["members: b:1 DOWN: it refuses connections, or no way leads to it"]
+        );
         roster.probed(&b, Probe::Answered { known: true, nacre: Some(1) }, Millis(4));
         roster.reported(&report(false), Millis(4));
         assert_eq!(troubles(&roster, None, None), [""; 0]);

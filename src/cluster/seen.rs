@@ -40,6 +40,7 @@ pub enum Probe {
 }
 
 /// Why a member is DOWN whose reports say that it is well.
+const UNREACHED: &str = "it refuses connections, or no way leads to it";
 const CLOSES_CALLS: &str = "it answers reports, and closes other calls without an answer";
 /// How long such a member stays DOWN the second time; then twice as long each time.
 const FIRST_PAUSE_MS: u64 = 1_000;
@@ -164,7 +165,7 @@ impl Seen {
         if self.state == MemberState::Down {
             if self.called.is_none() {
                 let is_held = self.closures > 1 && now < self.held_until;
-                self.gone(if is_held { CLOSES_CALLS } else { "it refuses connections" });
+                self.gone(if is_held { CLOSES_CALLS } else { UNREACHED });
             }
             return self.closures <= 1;
         }
@@ -172,7 +173,7 @@ impl Seen {
         self.closures = if is_forgiven { 1 } else { self.closures.saturating_add(1) };
         self.closed = now;
         let Some(again) = self.closures.checked_sub(2) else {
-            self.gone("it refuses connections");
+            self.gone(UNREACHED);
             return true;
         };
         let pause = FIRST_PAUSE_MS.saturating_mul(2_u64.saturating_pow(again)).min(LONGEST_PAUSE_MS);
@@ -231,7 +232,7 @@ impl Seen {
             Probe::NotReady { starting: false } => {}
             Probe::Refused => {
                 self.forgive(now);
-                self.gone("it refuses connections");
+                self.gone(UNREACHED);
             }
             Probe::Alone => {
                 (self.knows_us, self.forbids_us) = (None, false);

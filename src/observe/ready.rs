@@ -13,7 +13,7 @@
 //! naming: up
 //! store: failing since 2026-11-29T20:08:54Z: no space left on device
 //! ring: up
-//! members: 10.0.0.3:8848 DOWN: it refuses connections
+//! members: 10.0.0.3:8848 DOWN: it refuses connections, or no way leads to it
 //! ```
 
 use std::{borrow::Cow, time::SystemTime};
