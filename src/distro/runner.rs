@@ -97,6 +97,10 @@ impl Runner {
             // Others went on without it, and nobody kept for it what it should forget.
             self.registry().forget_ephemeral();
         }
+        if view.standing.is_loading() && !seen.standing.is_loading() {
+            // They are asked anew.
+            self.exchange.distro.0.rings.lock().clear();
+        }
         self.exchange.distro.see(Arc::clone(&view), now);
         let taken = take_over(self.registry(), seen, &view, now);
         self.exchange.distro.0.counts.taken_over.fetch_add(taken, Relaxed);

@@ -351,9 +351,10 @@ pub enum ListFor {
     Latest,
     /// What another has, while this node loads and has what the owner has: news of beats, and nothing else.
     Beats,
-    /// What another has of what isn't this node's, or the owner may have had: the same, unless it has been silent for too long.
+    /// What another has of what isn't this node's, or the owner had when it was asked: what is new in it is taken under the lowest
+    /// stamp, unless it went here since its last beat or has been silent for too long.
     Hearsay,
-    /// What this node, which is the owner, may not know yet: the same, under a stamp that is newer than all, and peers are told.
+    /// What this node, which is the owner, may not know yet: likewise, but under a stamp that is newer than all, and peers are told.
     News,
 }
 
@@ -384,7 +385,9 @@ impl Taking<'_> {
         for told in list {
             let known = self.draft.ephemeral().get(&told.key()).cloned();
             if let Some(known) = known.filter(|known| is_old(known)) {
-                self.renew(&known, told, Draft::own_stamp);
+                // Newer than what it takes the place of, and old enough that the owner's next word counts, too.
+                let newer = if known.stamp() == OLDEST_STAMP { OLDEST_STAMP } else { known.stamp() + 1 };
+                self.renew(&known, told, |_| newer);
             }
         }
         self.take_additions(list, ListFor::Copy);
@@ -429,9 +432,10 @@ impl Taking<'_> {
             }
             let (new, is_too_old) = (told.copy(), self.registry.is_too_old(told, self.now));
             match taken_for {
-                ListFor::News if !is_too_old => self.put(new, Draft::local_stamp),
-                ListFor::Hearsay if !is_too_old => self.put(new, |_| OLDEST_STAMP),
-                ListFor::News | ListFor::Hearsay | ListFor::Beats => {}
+                ListFor::Beats => {}
+                ListFor::News | ListFor::Hearsay if is_too_old => {}
+                ListFor::News => self.put(new, Draft::local_stamp),
+                ListFor::Hearsay => self.put(new, |_| OLDEST_STAMP),
                 ListFor::Copy | ListFor::Latest | ListFor::Whole => {
                     if is_too_old {
                         // Nobody has heard of that beat.

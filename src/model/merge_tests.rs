@@ -781,16 +781,22 @@ fn what_the_owner_of_1x_has_is_all_to_a_node_that_loads_but_what_was_just_writte
     let copied = [("a", 1_000), ("b", 1_000), ("silent", 60_000)];
     take(&copied.map(|(ip, ms)| of_ago(ip, ms)), ListFor::Copy);
     // A Nacre member has these; the later one may be on its way to the owner.
-    node.merge(vec![alive("copied", 43_999), alive("written", 44_000)], false);
+    node.merge(vec![alive("copied", 43_999), alive("known", 43_000), alive("written", 44_000)], false);
     node.reports();
-    let mut heavy = of_ago("a", 9_000);
-    heavy.weight = 2.0;
-    assert!(take(&[heavy, of_ago("d", 1_000)], ListFor::Latest).changed);
+    let of_weight = |ip, weight| {
+        let mut instance = of_ago(ip, 9_000);
+        instance.weight = weight;
+        instance
+    };
+    take(&[of_weight("a", 3.0), of_weight("b", 3.0), of_weight("known", 3.0)], ListFor::Latest);
+    let list = [of_weight("a", 2.0), of_weight("known", 2.0), of_ago("d", 1_000)];
+    assert!(take(&list, ListFor::Latest).changed, "it is asked twice");
     let expected = [
-        "a 50000 2.0 true",
+        "a 1 2.0 true",
         "d 1 1.0 true",
+        "known 43002 2.0 true",
         "written 44000 1.0 true",
-        "b 50000 left",
+        "b 50001 left",
         "copied 50000 left",
         "silent 50000 left",
     ];
