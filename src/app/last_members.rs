@@ -42,7 +42,10 @@ pub fn check(settings: &Settings, has_members: bool) -> Result<(), ListGone> {
             let members = text.split_whitespace().collect::<Vec<_>>().join(", ");
             Err(ListGone { path, members })
         }
-        Err(_) => Ok(()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(())
+        }
+        Err(error) => Err(ListGone { path, members: error.to_string() }),
     }
 }
 

@@ -291,7 +291,7 @@ impl Peers {
         Ok(AllData { called, nacre, wall_ms, body: answer.into_body().into_data_stream(), until })
     }
 
-    /// The members that `to`, one of 1.x, takes for owners of services: those that it shows as up, or nearly, sorted as text.
+    /// The members that `to` takes for owners of services: those that it shows as up, or nearly, sorted as text.
     ///
     /// # Errors
     /// See [`PeerError`].

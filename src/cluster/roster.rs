@@ -188,7 +188,7 @@ impl Roster {
         let strangers =
             || self.members.values().filter(|member| member.answers && member.knows_us == Some(false));
         let is_most = strangers().count() > self.members.len() / 2;
-        let starts = self.members.values().any(|member| member.starting && member.failures == 0);
+        let starts = self.members.values().any(|member| member.says_it_starts);
         !starts && (is_most || strangers().any(|member| member.has_known_us))
     }
 

@@ -970,6 +970,7 @@ fn a_single_member_that_never_knew_the_node_does_not_take_it_off() {
     assert!(!disowned_by(&[C], true), "the other starts, and may list it");
     assert!(disowned_by(&[B, C], false), "they are the cluster");
     let mut roster = damped();
+    roster.probed(&at(B), Probe::Refused, Millis(2_000));
     roster.probed(&at(B), Probe::NotReady { starting: true }, Millis(2_000));
     roster.probed(&at(C), Probe::Stranger, Millis(2_000));
     assert!(!roster.is_disowned(), "it is no longer on the one list, and may be on the other");

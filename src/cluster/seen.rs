@@ -73,6 +73,8 @@ pub(super) struct Seen {
     pub failures: u32,
     pub nacre: Option<u32>,
     pub starting: bool,
+    /// It said so to our last report.
+    pub says_it_starts: bool,
     /// Our last report to it, or another call of ours, was answered.
     pub answers: bool,
     pub knows_us: Option<bool>,
@@ -104,6 +106,7 @@ impl Seen {
             failures: 0,
             nacre: None,
             starting: false,
+            says_it_starts: false,
             answers: false,
             knows_us: None,
             has_known_us: false,
@@ -214,6 +217,7 @@ impl Seen {
 
     /// It answered our report so.
     pub fn probed(&mut self, probe: Probe, rules: Rules, now: Millis) {
+        self.says_it_starts = matches!(probe, Probe::NotReady { starting: true });
         match probe {
             Probe::Answered { known, nacre } => {
                 self.forbids_us = false;

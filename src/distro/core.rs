@@ -406,29 +406,30 @@ impl<D: Data> Core<D> {
     /// A member of 1.x has other data than this node under these keys, which are its own: it is asked for them. Not for
     /// those that wait for it, since it can't have what was written here: its list would take that away. Its next
     /// checksums tell whether they still differ.
-    pub fn pull(&mut self, peer: &Address, keys: impl IntoIterator<Item = D::Key>) {
+    pub fn pull(&mut self, peer: &Address, keys: impl IntoIterator<Item = D::Key>, now: Millis) {
         if let Some(Line { pulls, outbox, .. }) = self.lines.get_mut(peer) {
-            pulls.extend(keys.into_iter().filter(|key| !outbox.brings(key)));
+            pulls.extend(keys.into_iter().filter(|key| !outbox.brings(key, now)));
         }
     }
 
-    /// Whether something of a key is being brought to a peer. What can't be brought to it for seconds doesn't count: it may be
-    /// so for long.
+    /// Whether something of a key is being brought to a peer. What couldn't be brought to it for a minute doesn't count: it may go
+    /// on so for long.
     #[must_use]
-    pub fn awaits(&self, peer: &Address, key: &D::Key) -> bool {
-        self.lines.get(peer).is_some_and(|line| line.outbox.brings(key))
+    pub fn awaits(&self, peer: &Address, key: &D::Key, now: Millis) -> bool {
+        self.lines.get(peer).is_some_and(|line| line.outbox.brings(key, now))
     }
 
     /// Whether a member of 1.x is being asked for a key, and all that was to be brought to it was there before it was asked.
     #[must_use]
-    pub fn pulls_latest(&self, peer: &Address, key: &D::Key) -> bool {
-        self.lines.get(peer).is_some_and(|line| line.pulling.contains(key) && !line.outbox.brings(key))
+    pub fn pulls_latest(&self, peer: &Address, key: &D::Key, now: Millis) -> bool {
+        let is_latest = |line: &Line<D::Key>| line.pulling.contains(key) && !line.outbox.brings(key, now);
+        self.lines.get(peer).is_some_and(is_latest)
     }
 
-    /// The peers whose data are here, while the node loads.
+    /// The peers that have any data and whose data are here, while the node loads.
     #[must_use]
     pub fn loaded_from(&self) -> Vec<Address> {
-        self.load.iter().flat_map(Load::merged).cloned().collect()
+        self.load.iter().flat_map(Load::filled).cloned().collect()
     }
 
     /// Parts of a key are silent: asks those that may know better; [`Action::Settled`] tells when they have answered.
@@ -499,7 +500,7 @@ impl<D: Data> Core<D> {
                 self.push(now, &mut actions);
                 self.settle(now, &mut actions);
                 self.ask_peers(now, &mut actions);
-                self.pull_from_legacy(&mut actions);
+                self.pull_from_legacy(now, &mut actions);
                 if now >= self.next_round {
                     self.next_round = now.plus(self.rhythm.verify_ms);
                     actions.extend(self.round().map(Action::Compare));
@@ -689,7 +690,7 @@ impl<D: Data> Core<D> {
         }
     }
 
-    fn pull_from_legacy(&mut self, actions: &mut Vec<Action<D>>) {
+    fn pull_from_legacy(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
         let view = Arc::clone(&self.view);
         for peer in &view.peers {
             let Some(line) = self.lines.get_mut(&peer.address) else { continue };
@@ -700,7 +701,7 @@ impl<D: Data> Core<D> {
             let rest = rest.map(|first| line.pulls.split_off(&first)).unwrap_or_default();
             let keys = std::mem::replace(&mut line.pulls, rest);
             // What was written since, too; and a member that has become Nacre compares otherwise.
-            let is_asked = |key: &D::Key| peer.nacre.is_none() && !line.outbox.brings(key);
+            let is_asked = |key: &D::Key| peer.nacre.is_none() && !line.outbox.brings(key, now);
             line.pulling = keys.into_iter().filter(is_asked).collect();
             line.is_pulling = !line.pulling.is_empty();
             if line.is_pulling {

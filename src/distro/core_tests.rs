@@ -321,7 +321,7 @@ fn a_member_of_1_x_is_sent_all_own_checksums_and_never_an_empty_map() {
     assert!(driven(&mut core, &Numbers::default(), &mut now, 5_000).is_empty());
     let data = Numbers([(1, 1), (2, 0)].into());
     assert_eq!(said(&driven(&mut core, &data, &mut now, 5_000)), ["10.0.0.2:8848 checksums [1, 2]"]);
-    core.pull(&address(2), [5, 6]);
+    core.pull(&address(2), [5, 6], Millis(0));
     assert_eq!(said(&poll(&mut core, &data, now)), ["10.0.0.2:8848 pull [5, 6]"]);
     assert!(poll(&mut core, &data, now).is_empty(), "one pull at a time, and nothing left");
 }
@@ -331,26 +331,26 @@ fn a_member_of_1x_is_not_asked_for_what_it_has_yet_to_be_sent() {
     let data = Numbers::default();
     let mut core = serving(vec![legacy(2, MemberState::Up)]);
     core.changed(&5, Millis(0));
-    core.pull(&address(2), [5, 6]);
+    core.pull(&address(2), [5, 6], Millis(0));
     let actions = poll(&mut core, &data, Millis(0));
     assert_eq!(said(&actions), ["10.0.0.2:8848 push 5>None", "10.0.0.2:8848 pull [6]"]);
     answered(&mut core, id(&actions, 0), Answer::Push(Sent::Failed), &data, Millis(1));
     answered(&mut core, id(&actions, 1), Answer::Done, &data, Millis(1));
-    core.pull(&address(2), [5]);
+    core.pull(&address(2), [5], Millis(0));
     assert!(poll(&mut core, &data, Millis(2)).is_empty());
     let actions = poll(&mut core, &data, Millis(502));
     answered(&mut core, id(&actions, 0), Answer::Push(Sent::Taken(vec![Some(1)])), &data, Millis(503));
-    core.pull(&address(2), [5]);
+    core.pull(&address(2), [5], Millis(0));
     assert_eq!(said(&poll(&mut core, &data, Millis(504))), ["10.0.0.2:8848 pull [5]"]);
 }
 
 #[test]
 fn a_member_that_has_become_nacre_is_not_pulled_from() {
     let mut core = serving(vec![nacre(2, MemberState::Up), legacy(3, MemberState::Up)]);
-    core.pull(&address(2), [5]);
-    core.pull(&address(3), [5, 6]);
+    core.pull(&address(2), [5], Millis(0));
+    core.pull(&address(3), [5, 6], Millis(0));
     core.changed(&6, Millis(0));
-    assert!(core.awaits(&address(3), &6));
+    assert!(core.awaits(&address(3), &6, Millis(0)));
     let said = said(&core.poll(Millis(0)));
     let pulls: Vec<_> = said.iter().filter(|text| text.contains("pull")).collect();
     assert_eq!(pulls, ["10.0.0.3:8848 pull [5]"], "nor is one asked for what was written since");
@@ -362,20 +362,18 @@ fn what_an_owner_of_1x_that_is_back_has_to_be_brought_is_awaited_again() {
     let mut core = serving(vec![legacy(2, MemberState::Up)]);
     core.changed(&1, Millis(0));
     core.see(view(Standing::Serving, vec![legacy(2, MemberState::Down)]), Millis(0));
-    let (mut now, mut failures) = (Millis(0), 0);
-    while failures < 3 {
-        assert!(core.awaits(&address(2), &1));
+    let mut now = Millis(0);
+    while core.awaits(&address(2), &1, now) {
         for action in poll(&mut core, &data, now) {
             if let Action::Call { id, call: Call::Push(_), .. } = action {
-                failures += 1;
                 answered(&mut core, id, Answer::Push(Sent::Failed), &data, now);
             }
         }
         now = now.plus(500);
     }
-    assert!(!core.awaits(&address(2), &1), "it may never take it");
+    assert_eq!(now, Millis(60_000), "it may never take it");
     core.see(view(Standing::Serving, vec![legacy(2, MemberState::Up)]), now);
-    assert!(core.awaits(&address(2), &1), "what it has may be from before it was away");
+    assert!(core.awaits(&address(2), &1, now), "what it has may be from before it was away");
     assert_eq!(said(&poll(&mut core, &data, now)), ["10.0.0.2:8848 push 1>None"], "at once");
 }
 

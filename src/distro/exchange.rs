@@ -233,7 +233,7 @@ impl Exchange {
         if let Some(called) = all.called.take().filter(|called| !called.is_spelling_of(to)) {
             self.distro.0.cluster.is_another(to, called);
         }
-        if all.nacre.is_none() {
+        if all.nacre.is_none() || self.is_beside_legacy() {
             self.ask_for_ring(to).await;
         }
         let mut loading = Loading::default();
@@ -254,7 +254,11 @@ impl Exchange {
         }
     }
 
-    /// Asks a member of 1.x whom it takes for owners: its data are whole where it is one.
+    fn is_beside_legacy(&self) -> bool {
+        self.distro.0.cluster.view().peers.iter().any(|peer| peer.nacre.is_none())
+    }
+
+    /// Asks a member whom it takes for owners: the data of one of 1.x are whole where all take it for that.
     async fn ask_for_ring(&self, to: &Address) {
         let ring = self.peers.ring(to).await.inspect_err(|error| {
             self.distro.note_failure(to, error.kind(), &format!("it doesn't tell the members: {error}"));

@@ -18,7 +18,7 @@ use super::{
     counts::Counts,
     documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
     lists::Lists,
-    mapper::{LegacyRings, Owner, owner},
+    mapper::{Owner, Rings, owner},
     silence::{self, Understood},
     takeover::Tenure,
     verify::Buckets,
@@ -64,8 +64,8 @@ pub(super) struct Inner {
     boot: u64,
     /// When the protocol was driven last.
     driven: AtomicU64,
-    /// What members of 1.x said of the ring, while the node loads.
-    pub rings: Mutex<LegacyRings>,
+    /// What members said of the ring, while the node loads beside some of 1.x.
+    pub rings: Mutex<Rings>,
     pub health: super::legacy::Health,
     pub fetches: super::exchange::Fetches,
     pub counts: Counts,

@@ -111,7 +111,7 @@ impl Distro {
     pub(super) fn pull(&self, from: &Address, keys: impl IntoIterator<Item = ServiceKey>) {
         let mut keys = keys.into_iter().filter(|key| !key.namespace.contains(',')).peekable();
         if keys.peek().is_some() {
-            self.0.core.lock().pull(from, keys);
+            self.0.core.lock().pull(from, keys, self.0.clock.now());
             self.0.woken.notify_one();
         }
     }

@@ -276,6 +276,11 @@ impl Load {
         })
     }
 
+    /// The peers that have data, which are merged.
+    pub fn filled(&self) -> impl Iterator<Item = &Address> {
+        self.peers.iter().filter(|(_, asked)| asked.is_merged()).map(|(address, _)| address)
+    }
+
     /// The peers whose data are merged, or that have none.
     pub fn merged(&self) -> impl Iterator<Item = &Address> {
         let has_told = |asked: &Asked| matches!(asked.last, Some(Loaded::Merged | Loaded::Empty));

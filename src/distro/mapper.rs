@@ -42,11 +42,11 @@ pub fn owner_in<'a>(ring: &'a [Address], mapping: Mapping, name: &str) -> Option
     index(ring, mapping, name).map(|index| &ring[index])
 }
 
-/// How members of 1.x spread services, by what they said of the ring when they were asked for their data.
+/// How members spread services in a ring with some of 1.x, by what they said of it when they were asked for their data.
 #[derive(Clone, Debug, Default)]
-pub struct LegacyRings(BTreeMap<Address, Vec<Address>>);
+pub struct Rings(BTreeMap<Address, Vec<Address>>);
 
-impl LegacyRings {
+impl Rings {
     /// The ring as `member` sees it, or nothing where it doesn't say.
     pub fn note(&mut self, member: &Address, ring: Option<Vec<Address>>) {
         match ring {
@@ -126,8 +126,8 @@ mod tests {
         Address::new(&format!("10.0.0.{n}:8848"))
     }
 
-    fn rings(said: &[(u32, &[u32])]) -> LegacyRings {
-        let mut rings = LegacyRings::default();
+    fn rings(said: &[(u32, &[u32])]) -> Rings {
+        let mut rings = Rings::default();
         for (member, ring) in said {
             rings.note(&address(*member), Some(ring.iter().copied().map(address).collect()));
         }
@@ -140,9 +140,8 @@ mod tests {
 
     #[test]
     fn only_what_all_members_of_1x_say_of_an_owner_is_sure() {
-        let owned = |rings: &LegacyRings, n: u32| {
-            names().filter(|name| rings.owner(name) == Some(&address(n))).count()
-        };
+        let owned =
+            |rings: &Rings, n: u32| names().filter(|name| rings.owner(name) == Some(&address(n))).count();
         let same = rings(&[(1, &[1, 3]), (3, &[1, 3])]);
         assert_eq!(owned(&same, 1) + owned(&same, 3), 600);
         let unlike = rings(&[(1, &[1, 3]), (3, &[1, 2, 3])]);

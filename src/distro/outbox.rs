@@ -12,8 +12,9 @@ use crate::base::{
 
 /// First pause after a failure, in milliseconds; it doubles up to the cap.
 const FIRST_RETRY_MS: u64 = 500;
-/// A peer that took nothing so many times in a row, which takes it some seconds, is brought nothing.
-const MOST_FAILURES: u32 = 3;
+/// A peer that has taken nothing for so long, in milliseconds, counts as one that is brought nothing. A member of 1.x that stands
+/// still is DOWN before, up to eight of them.
+const FAILING_MS: u64 = 60_000;
 
 /// How fast changes leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct Outbox<K> {
     belated: HashMap<K, u64>,
     not_before: Millis,
     failures: u32,
+    /// Since when all requests have failed.
+    failing: Option<Millis>,
 }
 
 impl<K> Default for Outbox<K> {
@@ -78,6 +81,7 @@ impl<K> Default for Outbox<K> {
             belated: HashMap::new(),
             not_before: Millis(0),
             failures: 0,
+            failing: None,
         }
     }
 }
@@ -151,7 +155,7 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
         let belated = std::mem::take(&mut self.belated);
         match outcome {
             Sent::Taken(highest) => {
-                self.failures = 0;
+                (self.failures, self.failing) = (0, None);
                 for (item, highest) in items.into_iter().zip(highest) {
                     match highest {
                         Some(stamp) => {
@@ -164,6 +168,7 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
             }
             Sent::Failed => {
                 self.failures = self.failures.saturating_add(1);
+                self.failing.get_or_insert(now);
                 let pause = FIRST_RETRY_MS.saturating_mul(2_u64.saturating_pow(self.failures - 1));
                 let pause = pause.min(pace.retry_cap_ms);
                 self.not_before = now.plus(pause - dice % (pause / 4).max(1));
@@ -180,7 +185,7 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
     /// Tries again without waiting for the pause to end: the peer is back.
     pub fn hurry(&mut self, now: Millis) {
         self.not_before = self.not_before.min(now);
-        self.failures = 0;
+        (self.failures, self.failing) = (0, None);
     }
 
     /// Forgets what the peer is known to have: it starts with nothing, or was not a member for a while.
@@ -196,10 +201,10 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
         under_way || self.waiting.contains_key(key)
     }
 
-    /// The same, while it doesn't fail time and again.
+    /// The same, unless nothing has been taken for long.
     #[must_use]
-    pub fn brings(&self, key: &K) -> bool {
-        self.failures < MOST_FAILURES && self.lacks(key)
+    pub fn brings(&self, key: &K, now: Millis) -> bool {
+        self.failing.is_none_or(|failing| now.since(failing) < FAILING_MS) && self.lacks(key)
     }
 
     /// Forgets what the peer has of keys that don't exist any more.
@@ -290,11 +295,12 @@ mod tests {
             now = next;
         }
         assert_eq!(pauses[..3], [500, 1_000, 2_000]);
-        assert!(outbox.lacks(&1) && !outbox.brings(&1), "that may last");
+        assert!(outbox.brings(&1, Millis(59_999)));
+        assert!(outbox.lacks(&1) && !outbox.brings(&1, Millis(60_000)), "that may last");
         assert!(pauses[3..].iter().all(|pause| *pause == 3_000), "{pauses:?}");
         let back = now.minus(1_000);
         outbox.hurry(back);
-        assert!(outbox.brings(&1));
+        assert!(outbox.brings(&1, Millis(60_000)));
         assert_eq!(outbox.next(), Some(back));
         assert_eq!(keys(outbox.take(back, PACE)), [1]);
         outbox.sent(taken(&[4]), back, PACE, 0);

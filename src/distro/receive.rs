@@ -47,15 +47,18 @@ impl Distro {
     /// What the list counts for that a member of 1.x was asked for. It may have lost the service meanwhile, or be brought what
     /// isn't in the list yet.
     pub(super) fn list_for_pulled(&self, view: &View, from: &Address, key: &ServiceKey) -> ListFor {
-        trust::list_for(view, &key.name, Some(from), || self.0.core.lock().pulls_latest(from, key))
+        trust::list_for(view, &key.name, Some(from), || {
+            let core = self.0.core.lock();
+            **core.view() == *view && core.pulls_latest(from, key, self.0.clock.now())
+        })
     }
 
-    /// Whether something of a service is being brought to its owner: a list of it can't have that yet.
+    /// Whether something of a service is being brought to its owner, or will be as soon as the driver has seen that it is the owner: a
+    /// list of it can't have that yet.
     fn awaits_its_owner(&self, view: &View, key: &ServiceKey) -> bool {
-        match owner(view, &key.name) {
-            Owner::Peer(owner) => self.0.core.lock().awaits(owner, key),
-            Owner::Here | Owner::Nobody => false,
-        }
+        let Owner::Peer(owner) = owner(view, &key.name) else { return false };
+        let core = self.0.core.lock();
+        **core.view() != *view || core.awaits(owner, key, self.0.clock.now())
     }
 
     /// Takes what a member answered that was asked for all that it has, or for some. Where this node serves by now, the list of an
@@ -68,8 +71,11 @@ impl Distro {
         }
         let (rings, loaded) = (self.0.rings.lock().clone(), self.0.core.lock().loaded_from());
         let list_for = |key: &ServiceKey| {
-            let awaits = || self.0.core.lock().awaits(from, key);
-            trust::list_for_load(rings.owner(&key.name), from, |owner| loaded.contains(owner), awaits)
+            let awaits = || self.0.core.lock().awaits(from, key, now);
+            // Who has just started may have loaded a part.
+            let is_here = || self.0.lists.0.get(key.place()).is_some();
+            let is_loaded = |owner: &Address| loaded.contains(owner) && is_here();
+            trust::list_for_load(rings.owner(&key.name), from, is_loaded, awaits)
         };
         self.take(&view, Some(from), batch, list_for, now)
     }
@@ -233,6 +239,14 @@ mod tests {
             self.lists_of(&format!(r#"{{"ip":"10.9.9.9","port":80,"lastBeat":{beaten}}}"#))
         }
 
+        /// Of another service.
+        fn lists_named(&self, name: &str) -> Vec<batch::Read> {
+            let key = key::of(ServiceKey::new("public", &format!("G@@{name}")).place());
+            let instance = r#"{"ip":"10.9.9.9","port":80}"#;
+            let body = format!(r#"{{"{key}":{{"key":"{key}","value":{{"instanceList":[{instance}]}}}}}}"#);
+            batch::read(body.as_bytes(), self.distro.0.clock.reading()).unwrap()
+        }
+
         fn lists_of(&self, instance: &str) -> Vec<batch::Read> {
             let list = |key: &ServiceKey| {
                 let key = key::of(key.place());
@@ -302,6 +316,19 @@ mod tests {
             let left = vec!["10.9.9.8".to_owned()];
             assert_eq!(ips(), (left.clone(), left), "copies have gone, what was written here stays");
         }
+    }
+
+    #[tokio::test]
+    async fn an_owner_of_1x_that_does_not_name_a_service_says_nothing_of_it() {
+        let node = Node::new().await;
+        node.distro.0.cluster.set_standing(Standing::Starting);
+        let other = Address::new("10.0.0.3:8848");
+        node.distro.0.rings.lock().note(&node.legacy, Some(vec![other.clone()]));
+        let (view, now) = (node.distro.0.cluster.view(), node.distro.0.clock.now());
+        node.distro.0.core.lock().see(view, now);
+        node.answered_with(node.lists_named("unknown"));
+        let key = ServiceKey::new("public", "G@@unknown");
+        assert_eq!(node.ips(&key), ["10.9.9.9"], "it may have loaded but a part");
     }
 
     #[tokio::test]

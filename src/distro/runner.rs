@@ -148,7 +148,7 @@ impl Runner {
         }
     }
 
-    /// Puts what members of 1.x are to be sent of what moves by this node's coming where it is sent from.
+    /// Puts into the outbox of each member of 1.x what gets another owner by this node's coming.
     fn bring_along(&self, now: Millis) {
         let (distro, view) = (&self.exchange.distro.0, self.exchange.distro.0.cluster.view());
         let rings = std::mem::take(&mut *distro.rings.lock());

@@ -63,7 +63,7 @@ pub fn list_for(
 
 /// The same of what a node that loads has asked for: it takes what anybody has, and of what it knows the owner that one's list.
 ///
-/// `owner`: of the service, by all members of 1.x that say so; `is_loaded`: whether the data of that are here; `awaits`: whether
+/// `owner`: of the service, by all members that say so, if they say the same; `is_loaded`: whether the data of that are here; `awaits`: whether
 /// something is being brought to `from`, which its list can't have yet.
 #[must_use]
 pub fn list_for_load(

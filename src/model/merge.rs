@@ -368,7 +368,7 @@ struct Taking<'a> {
 
 impl Taking<'_> {
     fn take_all(&mut self, list: &[Instance]) {
-        self.bury_untold(list, |_| true);
+        self.bury_untold(list, |_| true, |draft, _| draft.own_stamp());
         for told in list {
             match self.draft.ephemeral().get(&told.key()).cloned() {
                 Some(known) => self.renew(&known, told, Draft::own_stamp),
@@ -377,31 +377,39 @@ impl Taking<'_> {
         }
     }
 
-    /// Members of 1.x keep no trace of what has gone, and others may have told what the owner doesn't have any more.
+    /// Members of 1.x keep no trace of what has gone, and others may have told what the owner doesn't have any more. What comes of it
+    /// is newer than what it takes the place of, and old enough that the owner's next word in the same load counts, too.
     fn take_latest(&mut self, list: &[Instance]) {
         let since = self.draft.least_stamp().saturating_sub(UNDER_WAY_MS);
         let is_old = |known: &Instance| known.stamp() < since;
-        self.bury_untold(list, is_old);
+        self.bury_untold(list, is_old, |_, known| known.stamp() + 1);
         for told in list {
-            let known = self.draft.ephemeral().get(&told.key()).cloned();
+            let key = told.key();
+            let known = self.draft.ephemeral().get(&key).cloned();
             if let Some(known) = known.filter(|known| is_old(known)) {
-                // Newer than what it takes the place of, and old enough that the owner's next word counts, too.
                 let newer = if known.stamp() == OLDEST_STAMP { OLDEST_STAMP } else { known.stamp() + 1 };
                 self.renew(&known, told, |_| newer);
+            } else if self.draft.gone.get(&key).is_some_and(|gone| gone.stamp <= since) {
+                self.draft.gone.remove(&key);
             }
         }
         self.take_additions(list, ListFor::Copy);
     }
 
     /// What of this is here and not in the list has left.
-    fn bury_untold(&mut self, list: &[Instance], is_to_go: impl Fn(&Instance) -> bool) {
+    fn bury_untold(
+        &mut self,
+        list: &[Instance],
+        is_to_go: impl Fn(&Instance) -> bool,
+        stamp: impl Fn(&mut Draft, &Instance) -> u64,
+    ) {
         let mut told: Vec<InstanceKey<'_>> = list.iter().map(Instance::key).collect();
         told.sort_by(compare);
         let before = self.draft.ephemeral().clone();
         for known in before.iter().filter(|known| is_to_go(known)) {
             let key = known.key();
             if told.binary_search_by(|told| compare(told, &key)).is_err() {
-                let stamp = self.draft.own_stamp();
+                let stamp = stamp(self.draft, known);
                 self.draft.bury(Gone::of(&key, stamp, self.now, Cause::Left));
             }
         }

@@ -796,9 +796,9 @@ fn what_the_owner_of_1x_has_is_all_to_a_node_that_loads_but_what_was_just_writte
         "d 1 1.0 true",
         "known 43002 2.0 true",
         "written 44000 1.0 true",
-        "b 50001 left",
-        "copied 50000 left",
-        "silent 50000 left",
+        "b 2 left",
+        "copied 44000 left",
+        "silent 2 left",
     ];
     assert_eq!(node.shown(), expected);
     assert_eq!(node.reports().1, 0);
@@ -808,6 +808,10 @@ fn what_the_owner_of_1x_has_is_all_to_a_node_that_loads_but_what_was_just_writte
     take(&[of_ago("a", 9_000), of_ago("b", 9_000), of_ago("d", 0), of_ago("e", 0)], ListFor::Beats);
     assert_eq!(node.shown(), expected, "a copy of it");
     assert_eq!(last_beat("d"), NOW);
+    take(&[of_ago("b", 9_000), of_ago("copied", 9_000)], ListFor::Latest);
+    let shown = node.shown();
+    assert_eq!(shown[..2], ["b 1 1.0 true", "copied 1 1.0 true"], "they are back at the owner");
+    assert_eq!(shown[2], "written 44000 1.0 true");
 }
 
 /// One thing that is told: of which instance, under which stamp, what.
