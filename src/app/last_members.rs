@@ -45,7 +45,7 @@ pub fn check(settings: &Settings, has_members: bool) -> Result<(), ListGone> {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(())
         }
-        Err(error) => Err(ListGone { path, members: error.to_string() }),
+        Err(error) => Err(ListGone { path, members: format!("which can't be read: {error}") }),
     }
 }
 

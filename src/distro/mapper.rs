@@ -60,6 +60,12 @@ impl Rings {
         self.0.clear();
     }
 
+    /// Whether a member has told.
+    #[must_use]
+    pub fn has(&self, member: &Address) -> bool {
+        self.0.contains_key(member)
+    }
+
     /// Who owns the service with this grouped name, where all say the same.
     #[must_use]
     pub fn owner(&self, name: &str) -> Option<&Address> {
@@ -69,11 +75,12 @@ impl Rings {
     }
 
     /// What `own` changes by coming to the ring as `member` sees it, or another does where that says nothing. Nothing where nobody
-    /// says anything, and where it is there already: who hasn't missed it has gone on with the same owners.
+    /// says anything, where it is there already, since who hasn't missed it has gone on with the same owners, and to a member that the
+    /// other doesn't count.
     #[must_use]
     pub fn arrival(&self, own: &Address, member: &Address) -> Option<Arrival> {
         let before = self.0.get(member).or_else(|| self.0.values().next())?.clone();
-        if before.contains(own) {
+        if before.contains(own) || !before.contains(member) {
             return None;
         }
         let mut after = before.clone();
@@ -164,5 +171,6 @@ mod tests {
             assert!(news.iter().all(|name| said.owner(name) != Some(&address(member))));
         }
         assert!(rings(&[(1, &[1, 2, 3])]).arrival(&address(2), &address(3)).is_none());
+        assert!(said.arrival(&address(2), &address(4)).is_none());
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     base::clock::{Millis, Reading},
-    cluster::{Address, View},
+    cluster::{Address, MemberState, Peer, View},
     model::{
         ServiceKey,
         merge::{Judge, ListFor},
@@ -70,12 +70,16 @@ impl Distro {
             return self.take(&view, Some(from), batch, list_for, now);
         }
         let (rings, loaded) = (self.0.rings.lock().clone(), self.0.core.lock().loaded_from());
+        // One that hasn't told yet, or is cut from who tells, may take itself for the owner.
+        let has_told = |peer: &Peer| peer.state == MemberState::Down || rings.has(&peer.address);
+        let is_sure = view.peers.iter().all(has_told);
         let list_for = |key: &ServiceKey| {
             let awaits = || self.0.core.lock().awaits(from, key, now);
             // Who has just started may have loaded a part.
             let is_here = || self.0.lists.0.get(key.place()).is_some();
             let is_loaded = |owner: &Address| loaded.contains(owner) && is_here();
-            trust::list_for_load(rings.owner(&key.name), from, is_loaded, awaits)
+            let owner = is_sure.then(|| rings.owner(&key.name)).flatten();
+            trust::list_for_load(owner, from, is_loaded, awaits)
         };
         self.take(&view, Some(from), batch, list_for, now)
     }
@@ -179,19 +183,21 @@ mod tests {
         cluster::{Cluster, MemberReport, NacreMark, Standing, lookup},
         config::{Sources, load},
         distro::{
-            core::{Action, Call, Rhythm},
+            core::{Action, Answer, Call, Rhythm},
             key,
+            load::Loaded,
         },
         model::{Limits, Registry, change::Changes, instance::Description},
     };
 
     const OWN: &str = "10.0.0.1:8848";
     const LEGACY: &str = "10.0.0.2:8848";
+    const OTHER: &str = "10.0.0.3:8848";
 
-    /// A node in a ring with one member of 1.x.
+    /// A node in a ring with one member of 1.x, beside another that is down.
     async fn beside_legacy() -> Distro {
         let folder = tempfile::tempdir().unwrap();
-        let set = vec![format!("nacos.member.list={OWN},{LEGACY}")];
+        let set = vec![format!("nacos.member.list={OWN},{LEGACY},{OTHER}")];
         let sources = Sources { set, ..Sources::default() };
         let mut settings = load(&sources, &|_| Err(io::ErrorKind::NotFound.into())).unwrap().settings;
         settings.config_dir = folder.path().to_owned();
@@ -318,17 +324,52 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn an_owner_of_1x_that_does_not_name_a_service_says_nothing_of_it() {
-        let node = Node::new().await;
+    /// A node that starts, has this answer of the owner of all, and takes what another has.
+    async fn loaded_from_the_owner(loaded: Loaded) -> Node {
+        let (node, owner) = (Node::new().await, Address::new(OTHER));
         node.distro.0.cluster.set_standing(Standing::Starting);
-        let other = Address::new("10.0.0.3:8848");
-        node.distro.0.rings.lock().note(&node.legacy, Some(vec![other.clone()]));
+        node.distro.0.rings.lock().note(&node.legacy, Some(vec![owner.clone()]));
         let (view, now) = (node.distro.0.cluster.view(), node.distro.0.clock.now());
-        node.distro.0.core.lock().see(view, now);
+        let mut core = node.distro.0.core.lock();
+        core.see(view, now);
+        let asked = core.poll(now).into_iter().find_map(|action| match action {
+            Action::Call { id, to, call: Call::Load } if to == owner => Some(id),
+            _ => None,
+        });
+        core.answered(asked.unwrap(), Answer::Load(loaded), now);
+        drop(core);
+        node.answered();
         node.answered_with(node.lists_named("unknown"));
-        let key = ServiceKey::new("public", "G@@unknown");
-        assert_eq!(node.ips(&key), ["10.9.9.9"], "it may have loaded but a part");
+        node
+    }
+
+    #[tokio::test]
+    async fn copies_count_where_an_owner_of_1x_has_nothing_or_says_nothing_of_a_service() {
+        let unknown = ServiceKey::new("public", "G@@unknown");
+        let node = loaded_from_the_owner(Loaded::Empty).await;
+        assert_eq!((node.ips(&node.theirs), node.ips(&unknown).len()), (BOTH.map(Into::into).into(), 1));
+        let node = loaded_from_the_owner(Loaded::Merged).await;
+        assert_eq!(node.ips(&unknown), ["10.9.9.9"], "it may have loaded but a part");
+        assert_eq!(node.ips(&node.theirs), ["10.9.9.8"], "it would have told of another");
+    }
+
+    #[tokio::test]
+    async fn what_an_owner_of_1x_that_the_driver_has_not_seen_yet_sends_takes_nothing_away() {
+        let node = Node::new().await;
+        let put = |instance: &str| {
+            let key = key::of(node.theirs.place());
+            format!(r#"{{"{key}":{{"key":"{key}","value":{{"instanceList":[{instance}]}}}}}}"#)
+        };
+        let receive = |body: String| {
+            let written = node.distro.0.clock.reading();
+            node.distro.receive(None, &[], written, body.as_bytes()).unwrap();
+            node.ips(&node.theirs)
+        };
+        // As it is while services are gone through after another view.
+        node.distro.0.core.lock().see(Arc::new(View::alone(Address::new(OWN))), node.distro.0.clock.now());
+        assert_eq!(receive(put("")), ["10.9.9.8"]);
+        node.distro.0.core.lock().see(node.distro.0.cluster.view(), node.distro.0.clock.now());
+        assert!(receive(put("")).is_empty());
     }
 
     #[tokio::test]
@@ -339,6 +380,24 @@ mod tests {
         said(&node, &[OWN, LEGACY]);
         node.answered_with(node.lists_of(""));
         assert_eq!((node.ips(&node.theirs).len(), node.ips(&node.ours).len()), (1, 2));
+    }
+
+    #[tokio::test]
+    async fn as_long_as_a_member_that_is_up_has_not_told_its_ring_no_owner_is_sure() {
+        let node = Node::new().await;
+        let report = MemberReport::of_nacre(&Address::new(OTHER), NacreMark::default());
+        node.distro.0.cluster.reported(&report, Millis(0));
+        node.distro.0.cluster.set_standing(Standing::Comparing);
+        said(&node, &[LEGACY]);
+        node.answered();
+        node.answered_with(node.lists_of(""));
+        assert_eq!(
+            (node.ips(&node.theirs), node.ips(&node.ours)),
+            (BOTH.map(Into::into).into(), BOTH.map(Into::into).into())
+        );
+        node.distro.0.rings.lock().note(&Address::new(OTHER), Some(vec![node.legacy.clone()]));
+        node.answered_with(node.lists_of(""));
+        assert_eq!((node.ips(&node.theirs).len(), node.ips(&node.ours).len()), (1, 1));
     }
 
     #[tokio::test]
