@@ -16,7 +16,7 @@ use super::{
 use crate::{
     base::java,
     cluster::{Address, View, document::Document},
-    cp::{Change, Scope},
+    cp::{Change, Scope, WriteError},
     distro::mapper::Owner,
     model::{
         registry::Place,
@@ -54,6 +54,24 @@ impl From<SwitchError> for Refusal {
     }
 }
 
+/// Why a switch wasn't set.
+struct NotSet(Refusal);
+
+impl From<SwitchError> for NotSet {
+    fn from(error: SwitchError) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<WriteError> for NotSet {
+    fn from(error: WriteError) -> Self {
+        Self(match error {
+            WriteError::Members => Refusal::unavailable(NOT_FOR_ALL),
+            error => error.into(),
+        })
+    }
+}
+
 /// PUT switches: sets one entry for good, or with `debug=true` on this node alone until the next change.
 pub fn set_switch(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let params = Params::of(call);
@@ -64,19 +82,17 @@ pub fn set_switch(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
         api.switches.alter_here(|switches| switches.set(&entry, &value))?;
         return Ok(Pending::Done(Reply::OK));
     }
-    let is_alone = api.cp.check_alone().is_ok();
     let stored = api.cp.submit(Scope::Everything, move |applied| {
         let before = applied.switches.stored();
         let mut switches = Switches::clone(&before);
         switches.set(&entry, &value)?;
-        if !is_alone {
-            return Err(Refusal::unavailable(NOT_FOR_ALL));
-        }
         let holds = switches == *before && switches == **applied.switches.load();
         let change = || Change::Switches(Box::new(switches));
-        Ok::<_, Refusal>((if holds { vec![] } else { vec![change()] }, ()))
+        Ok::<_, NotSet>((if holds { vec![] } else { vec![change()] }, ()))
     });
-    Ok(Pending::Later(Box::pin(async move { stored.await.map(|()| Reply::OK) })))
+    Ok(Pending::Later(Box::pin(async move {
+        stored.await.map(|()| Reply::OK).map_err(|NotSet(refusal)| refusal)
+    })))
 }
 
 /// Figures of the node, fields in wire order.

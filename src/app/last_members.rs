@@ -1,10 +1,7 @@
 //! The members with which the node started last: a list that has gone missing must not make of one of them a server that
 //! serves alone, with empty lists and writes that nobody else sees.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 use crate::{
     cluster::Address,
@@ -18,13 +15,9 @@ const SHOWN: usize = 1_000;
 
 /// The list has gone missing.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "there is no list of members, and this server was a member of a cluster when it started last ({}: {members}); {WAYS_TO_MEMBERS}",
-    path.display()
-)]
+#[error("there is no list of members, and {why}; {WAYS_TO_MEMBERS}")]
 pub struct ListGone {
-    path: PathBuf,
-    members: String,
+    why: String,
 }
 
 /// Looks whether a node that would serve alone, without having been told to, was a member of a cluster.
@@ -40,12 +33,16 @@ pub fn check(settings: &Settings, has_members: bool) -> Result<(), ListGone> {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]);
             let members = text.split_whitespace().collect::<Vec<_>>().join(", ");
-            Err(ListGone { path, members })
+            let why = "this server was a member of a cluster when it started last";
+            Err(ListGone { why: format!("{why} ({}: {members})", path.display()) })
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(())
         }
-        Err(error) => Err(ListGone { path, members: format!("which can't be read: {error}") }),
+        Err(error) => {
+            let why = "whether this server was a member of a cluster when it started last can't be read";
+            Err(ListGone { why: format!("{why} ({}: {error})", path.display()) })
+        }
     }
 }
 
@@ -92,5 +89,8 @@ mod tests {
         remember(folder.path(), &[]);
         settings.membership.standalone = None;
         assert!(check(&settings, false).is_ok() && !file.exists(), "it has been told");
+        std::fs::create_dir(&file).unwrap();
+        let refused = check(&settings, false).unwrap_err().to_string();
+        assert!(refused.contains("can't be read") && refused.contains("nacos.standalone=true"), "{refused}");
     }
 }

@@ -192,9 +192,8 @@ struct Line<K> {
     verifying: bool,
     /// Until when it isn't asked again while a question is under way or after it gave no answer.
     ask_not_before: Millis,
-    is_pulling: bool,
-    /// The keys that it is being asked for, but for those that were put into the outbox since.
-    pulling: BTreeSet<K>,
+    /// While it is being asked for keys: those, but for what was put into the outbox since.
+    pulling: Option<BTreeSet<K>>,
 }
 
 impl<K: Clone + Ord + std::hash::Hash> Line<K> {
@@ -206,14 +205,15 @@ impl<K: Clone + Ord + std::hash::Hash> Line<K> {
             pulls: BTreeSet::new(),
             verifying: false,
             ask_not_before: Millis(0),
-            is_pulling: false,
-            pulling: BTreeSet::new(),
+            pulling: None,
         }
     }
 
     /// Notes that a key is to be sent; see [`Outbox::put`].
     fn put(&mut self, key: &K, whole: bool, now: Millis, pace: Pace) {
-        self.pulling.remove(key);
+        if let Some(pulling) = &mut self.pulling {
+            pulling.remove(key);
+        }
         self.outbox.put(key, whole, now, pace);
     }
 
@@ -422,7 +422,8 @@ impl<D: Data> Core<D> {
     /// Whether a member of 1.x is being asked for a key, and all that was to be brought to it was there before it was asked.
     #[must_use]
     pub fn pulls_latest(&self, peer: &Address, key: &D::Key, now: Millis) -> bool {
-        let is_latest = |line: &Line<D::Key>| line.pulling.contains(key) && !line.outbox.brings(key, now);
+        let is_pulled = |line: &Line<D::Key>| line.pulling.as_ref().is_some_and(|keys| keys.contains(key));
+        let is_latest = |line: &Line<D::Key>| is_pulled(line) && !line.outbox.brings(key, now);
         self.lines.get(peer).is_some_and(is_latest)
     }
 
@@ -586,7 +587,7 @@ impl<D: Data> Core<D> {
             (UnderWay::Ask(_), _) => line.ask_not_before = now.plus(ASK_AGAIN_MS),
             (UnderWay::Checksums, _) => line.verifying = false,
             // What a pull didn't bring, the peer's next checksums ask for again.
-            (UnderWay::Pull, _) => (line.is_pulling, line.pulling) = (false, BTreeSet::new()),
+            (UnderWay::Pull, _) => line.pulling = None,
             (UnderWay::Keys | UnderWay::Load { .. }, _) => {}
         }
         actions
@@ -694,7 +695,7 @@ impl<D: Data> Core<D> {
         let view = Arc::clone(&self.view);
         for peer in &view.peers {
             let Some(line) = self.lines.get_mut(&peer.address) else { continue };
-            if line.pulls.is_empty() || line.is_pulling {
+            if line.pulls.is_empty() || line.pulling.is_some() {
                 continue;
             }
             let rest = line.pulls.iter().nth(PULL_BATCH).cloned();
@@ -702,11 +703,10 @@ impl<D: Data> Core<D> {
             let keys = std::mem::replace(&mut line.pulls, rest);
             // What was written since, too; and a member that has become Nacre compares otherwise.
             let is_asked = |key: &D::Key| peer.nacre.is_none() && !line.outbox.brings(key, now);
-            line.pulling = keys.into_iter().filter(is_asked).collect();
-            line.is_pulling = !line.pulling.is_empty();
-            if line.is_pulling {
-                let keys = line.pulling.iter().cloned().collect();
-                let call = self.call(&peer.address, Call::Pull(keys));
+            let keys: BTreeSet<D::Key> = keys.into_iter().filter(is_asked).collect();
+            if !keys.is_empty() {
+                line.pulling = Some(keys.clone());
+                let call = self.call(&peer.address, Call::Pull(keys.into_iter().collect()));
                 actions.push(call);
             }
         }

@@ -263,7 +263,7 @@ impl Exchange {
         let ring = self.peers.ring(to).await.inspect_err(|error| {
             self.distro.note_failure(to, error.kind(), &format!("it doesn't tell the members: {error}"));
         });
-        self.distro.0.rings.lock().note(to, ring.ok());
+        Arc::make_mut(&mut *self.distro.0.rings.lock()).note(to, ring.ok());
     }
 
     /// The same, piece by piece.

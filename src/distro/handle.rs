@@ -65,7 +65,7 @@ pub(super) struct Inner {
     /// When the protocol was driven last.
     driven: AtomicU64,
     /// What members said of the ring, while the node loads beside some of 1.x.
-    pub rings: Mutex<Rings>,
+    pub rings: Mutex<Arc<Rings>>,
     pub health: super::legacy::Health,
     pub fetches: super::exchange::Fetches,
     pub counts: Counts,

@@ -278,13 +278,16 @@ impl Load {
 
     /// The peers that have data, which are merged.
     pub fn filled(&self) -> impl Iterator<Item = &Address> {
-        self.peers.iter().filter(|(_, asked)| asked.is_merged()).map(|(address, _)| address)
+        self.that(Asked::is_merged)
     }
 
     /// The peers whose data are merged, or that have none.
     pub fn merged(&self) -> impl Iterator<Item = &Address> {
-        let has_told = |asked: &Asked| matches!(asked.last, Some(Loaded::Merged | Loaded::Empty));
-        self.peers.iter().filter(move |(_, asked)| has_told(asked)).map(|(address, _)| address)
+        self.that(|asked| matches!(asked.last, Some(Loaded::Merged | Loaded::Empty)))
+    }
+
+    fn that(&self, is: impl Fn(&Asked) -> bool) -> impl Iterator<Item = &Address> {
+        self.peers.iter().filter(move |(_, asked)| is(asked)).map(|(address, _)| address)
     }
 
     /// When something is to be done next after `now`, if no answer comes before.

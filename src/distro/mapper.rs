@@ -55,11 +55,6 @@ impl Rings {
         };
     }
 
-    /// Forgets what was said.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
     /// Whether a member has told.
     #[must_use]
     pub fn has(&self, member: &Address) -> bool {

@@ -1,5 +1,7 @@
 //! Takes what members send and answer into the registry, and sees to it that what is better here gets back to them.
 
+use std::sync::Arc;
+
 use super::{
     accept::{self, AcceptError, Outcome, Taken},
     batch,
@@ -69,7 +71,7 @@ impl Distro {
             let list_for = |key: &ServiceKey| trust::list_for(&view, &key.name, Some(from), || false);
             return self.take(&view, Some(from), batch, list_for, now);
         }
-        let (rings, loaded) = (self.0.rings.lock().clone(), self.0.core.lock().loaded_from());
+        let (rings, loaded) = (Arc::clone(&self.0.rings.lock()), self.0.core.lock().loaded_from());
         // One that hasn't told yet, or is cut from who tells, may take itself for the owner.
         let has_told = |peer: &Peer| peer.state == MemberState::Down || rings.has(&peer.address);
         let is_sure = view.peers.iter().all(has_told);
@@ -175,7 +177,7 @@ pub fn first_fault(outcome: &Outcome) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, sync::Arc};
+    use std::io;
 
     use super::*;
     use crate::{
@@ -247,18 +249,13 @@ mod tests {
 
         /// Of another service.
         fn lists_named(&self, name: &str) -> Vec<batch::Read> {
-            let key = key::of(ServiceKey::new("public", &format!("G@@{name}")).place());
-            let instance = r#"{"ip":"10.9.9.9","port":80}"#;
-            let body = format!(r#"{{"{key}":{{"key":"{key}","value":{{"instanceList":[{instance}]}}}}}}"#);
+            let key = ServiceKey::new("public", &format!("G@@{name}"));
+            let body = body_of(&[&key], r#"{"ip":"10.9.9.9","port":80}"#);
             batch::read(body.as_bytes(), self.distro.0.clock.reading()).unwrap()
         }
 
         fn lists_of(&self, instance: &str) -> Vec<batch::Read> {
-            let list = |key: &ServiceKey| {
-                let key = key::of(key.place());
-                format!(r#""{key}":{{"key":"{key}","value":{{"instanceList":[{instance}]}}}}"#)
-            };
-            let body = format!("{{{},{}}}", list(&self.theirs), list(&self.ours));
+            let body = body_of(&[&self.theirs, &self.ours], instance);
             batch::read(body.as_bytes(), self.distro.0.clock.reading()).unwrap()
         }
 
@@ -288,6 +285,15 @@ mod tests {
         }
     }
 
+    /// Lists of 1.x of these services, each with this instance, if any.
+    fn body_of(services: &[&ServiceKey], instance: &str) -> String {
+        let list = |service: &&ServiceKey| {
+            let key = key::of(service.place());
+            format!(r#""{key}":{{"key":"{key}","value":{{"instanceList":[{instance}]}}}}"#)
+        };
+        format!("{{{}}}", services.iter().map(list).collect::<Vec<_>>().join(","))
+    }
+
     const BOTH: [&str; 2] = ["10.9.9.8", "10.9.9.9"];
 
     #[tokio::test]
@@ -302,10 +308,14 @@ mod tests {
         assert_eq!(node.ips(&node.ours), BOTH, "it doesn't own that any more");
     }
 
+    fn note_ring(node: &Node, member: &Address, ring: Vec<Address>) {
+        Arc::make_mut(&mut *node.distro.0.rings.lock()).note(member, Some(ring));
+    }
+
     /// Who owns all by the member of 1.x that is asked.
     fn said(node: &Node, ring: &[&str]) {
         let ring = ring.iter().map(|text| Address::new(text)).collect();
-        node.distro.0.rings.lock().note(&node.legacy, Some(ring));
+        note_ring(node, &node.legacy, ring);
     }
 
     #[tokio::test]
@@ -328,7 +338,7 @@ mod tests {
     async fn loaded_from_the_owner(loaded: Loaded) -> Node {
         let (node, owner) = (Node::new().await, Address::new(OTHER));
         node.distro.0.cluster.set_standing(Standing::Starting);
-        node.distro.0.rings.lock().note(&node.legacy, Some(vec![owner.clone()]));
+        note_ring(&node, &node.legacy, vec![owner.clone()]);
         let (view, now) = (node.distro.0.cluster.view(), node.distro.0.clock.now());
         let mut core = node.distro.0.core.lock();
         core.see(view, now);
@@ -356,20 +366,16 @@ mod tests {
     #[tokio::test]
     async fn what_an_owner_of_1x_that_the_driver_has_not_seen_yet_sends_takes_nothing_away() {
         let node = Node::new().await;
-        let put = |instance: &str| {
-            let key = key::of(node.theirs.place());
-            format!(r#"{{"{key}":{{"key":"{key}","value":{{"instanceList":[{instance}]}}}}}}"#)
-        };
-        let receive = |body: String| {
-            let written = node.distro.0.clock.reading();
+        let receive_empty = || {
+            let (written, body) = (node.distro.0.clock.reading(), body_of(&[&node.theirs], ""));
             node.distro.receive(None, &[], written, body.as_bytes()).unwrap();
             node.ips(&node.theirs)
         };
         // As it is while services are gone through after another view.
         node.distro.0.core.lock().see(Arc::new(View::alone(Address::new(OWN))), node.distro.0.clock.now());
-        assert_eq!(receive(put("")), ["10.9.9.8"]);
+        assert_eq!(receive_empty(), ["10.9.9.8"]);
         node.distro.0.core.lock().see(node.distro.0.cluster.view(), node.distro.0.clock.now());
-        assert!(receive(put("")).is_empty());
+        assert!(receive_empty().is_empty());
     }
 
     #[tokio::test]
@@ -395,7 +401,7 @@ mod tests {
             (node.ips(&node.theirs), node.ips(&node.ours)),
             (BOTH.map(Into::into).into(), BOTH.map(Into::into).into())
         );
-        node.distro.0.rings.lock().note(&Address::new(OTHER), Some(vec![node.legacy.clone()]));
+        note_ring(&node, &Address::new(OTHER), vec![node.legacy.clone()]);
         node.answered_with(node.lists_of(""));
         assert_eq!((node.ips(&node.theirs).len(), node.ips(&node.ours).len()), (1, 1));
     }

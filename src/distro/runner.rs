@@ -99,7 +99,7 @@ impl Runner {
         }
         if view.standing.is_loading() && !seen.standing.is_loading() {
             // They are asked anew.
-            self.exchange.distro.0.rings.lock().clear();
+            *self.exchange.distro.0.rings.lock() = Arc::default();
         }
         self.exchange.distro.see(Arc::clone(&view), now);
         let taken = take_over(self.registry(), seen, &view, now);

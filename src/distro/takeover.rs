@@ -135,26 +135,25 @@ pub fn handed_over(registry: &Registry, before: &View, after: &View) -> Vec<Serv
     if !is_legacy(after) || before.ring == after.ring && listed(before) == listed(after) {
         return Vec::new();
     }
-    let mut owned = Vec::new();
-    registry.for_each(|service| {
-        if owner(before, &service.key.name) == Owner::Here && !service.state().ephemeral.is_empty() {
-            owned.push(service.key.clone());
-        }
-    });
-    owned
+    with_instances(registry, |name| owner(before, name) == Owner::Here)
 }
 
 /// What a member of 1.x is to be sent when this node has come to its ring, for the same reason: what has another owner by that. Not
 /// what was its own, which it has newer, and would take what it is sent for newer still.
 #[must_use]
 pub fn moved(registry: &Registry, arrival: &Arrival, to: &Address) -> Vec<ServiceKey> {
-    let mut moved = Vec::new();
+    with_instances(registry, |name| arrival.is_news_to(to, name))
+}
+
+/// The services with ephemeral instances whose grouped names are wanted.
+fn with_instances(registry: &Registry, is_wanted: impl Fn(&str) -> bool) -> Vec<ServiceKey> {
+    let mut keys = Vec::new();
     registry.for_each(|service| {
-        if arrival.is_news_to(to, &service.key.name) && !service.state().ephemeral.is_empty() {
-            moved.push(service.key.clone());
+        if is_wanted(&service.key.name) && !service.state().ephemeral.is_empty() {
+            keys.push(service.key.clone());
         }
     });
-    moved
+    keys
 }
 
 /// Counts silence from now on, but for instances of which nothing has been heard since that was done before.

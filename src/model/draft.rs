@@ -65,6 +65,8 @@ pub struct Touched {
     pub local: bool,
     /// Tombstones that had to be forgotten for those of this write.
     pub forgotten: usize,
+    /// The highest stamp of the service then; 0 where nothing was touched.
+    pub highest_stamp: u64,
 }
 
 impl Touched {

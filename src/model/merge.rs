@@ -148,10 +148,11 @@ impl Registry {
                 let mut taking = Taking { registry: self, draft, now, replaced: Replaced::default() };
                 match taken_for {
                     ListFor::Whole => taking.take_all(list),
-                    ListFor::Beats | ListFor::Copy | ListFor::Hearsay | ListFor::News => {
-                        taking.take_additions(list, taken_for);
-                    }
                     ListFor::Latest => taking.take_latest(list),
+                    ListFor::Copy => taking.take_additions(list, Additions::Copies),
+                    ListFor::Hearsay => taking.take_additions(list, Additions::Hearsay),
+                    ListFor::News => taking.take_additions(list, Additions::News),
+                    ListFor::Beats => taking.take_additions(list, Additions::None),
                 }
                 taking.replaced.changed = taking.draft.touched.list();
                 taking.replaced
@@ -358,6 +359,15 @@ pub enum ListFor {
     News,
 }
 
+/// What becomes of what a list has and this node doesn't.
+#[derive(Clone, Copy)]
+enum Additions {
+    None,
+    News,
+    Hearsay,
+    Copies,
+}
+
 /// One list of a 1.x member under way.
 struct Taking<'a> {
     registry: &'a Registry,
@@ -393,7 +403,7 @@ impl Taking<'_> {
                 self.draft.gone.remove(&key);
             }
         }
-        self.take_additions(list, ListFor::Copy);
+        self.take_additions(list, Additions::Copies);
     }
 
     /// What of this is here and not in the list has left.
@@ -428,7 +438,7 @@ impl Taking<'_> {
         self.put(new, stamp);
     }
 
-    fn take_additions(&mut self, list: &[Instance], taken_for: ListFor) {
+    fn take_additions(&mut self, list: &[Instance], additions: Additions) {
         for told in list {
             if let Some(known) = self.draft.ephemeral().get(&told.key()) {
                 known.hear_beat(told.last_beat());
@@ -439,12 +449,12 @@ impl Taking<'_> {
                 continue;
             }
             let (new, is_too_old) = (told.copy(), self.registry.is_too_old(told, self.now));
-            match taken_for {
-                ListFor::Beats => {}
-                ListFor::News | ListFor::Hearsay if is_too_old => {}
-                ListFor::News => self.put(new, Draft::local_stamp),
-                ListFor::Hearsay => self.put(new, |_| OLDEST_STAMP),
-                ListFor::Copy | ListFor::Latest | ListFor::Whole => {
+            match additions {
+                Additions::None => {}
+                Additions::News | Additions::Hearsay if is_too_old => {}
+                Additions::News => self.put(new, Draft::local_stamp),
+                Additions::Hearsay => self.put(new, |_| OLDEST_STAMP),
+                Additions::Copies => {
                     if is_too_old {
                         // Nobody has heard of that beat.
                         new.beat(self.now);

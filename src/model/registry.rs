@@ -234,7 +234,7 @@ impl Registry {
         let (result, touched) = service.write(self.moment(now), change)?;
         if self.shared && touched.stamps {
             // Many writes to one service at once run ahead of the time, and members follow.
-            self.follow_stamp(service.state().highest_stamp, now);
+            self.follow_stamp(touched.highest_stamp, now);
         }
         self.report(service, touched);
         Ok(result)

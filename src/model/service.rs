@@ -329,7 +329,7 @@ impl Service {
     fn publish(&self, before: &State, mut draft: Draft) -> Touched {
         let mut touched = draft.touched;
         if touched != Touched::default() {
-            touched.forgotten = draft.gone.bound();
+            (touched.forgotten, touched.highest_stamp) = (draft.gone.bound(), draft.highest_stamp);
             let anew = touched.instances || touched.definition || touched.checksum;
             self.state.store(Arc::new(State {
                 revision: before.revision + 1,
