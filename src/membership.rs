@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -191,19 +192,19 @@ pub async fn until_loaded(cluster: Cluster) {
 }
 
 /// Leaves the members in order: they get what they lack and are told, so that others own what this node owned before it
-/// stops listening. Takes `patience` at most.
+/// stops listening. Takes `patience` at most; one that takes nothing has half of it, and a quarter to be told.
 pub async fn leave(exchange: &Exchange, cluster: &Cluster, patience: Duration) {
     if cluster.view_guard().standing != Standing::Serving {
         return;
     }
-    let leaving = async {
-        exchange.distro.flushed().await;
-        cluster.set_standing(Standing::Leaving);
-        // What was written while they heard of it, too.
-        cluster.has_told().await;
-        exchange.distro.flushed().await;
-    };
-    if tokio::time::timeout(patience, leaving).await.is_err() {
+    let until = Instant::now() + patience;
+    // Who hangs holds up the news neither to itself nor to the others.
+    let _ = timeout(patience / 2, exchange.distro.flushed()).await;
+    cluster.set_standing(Standing::Leaving);
+    let told = timeout(patience / 4, cluster.has_told()).await;
+    // What was written while they heard of it, too.
+    let flushed = timeout_at(until, exchange.distro.flushed()).await;
+    if told.is_err() || flushed.is_err() {
         tracing::warn!(?patience, "not all members have what this node knows: they don't answer in time");
     }
 }

@@ -59,7 +59,7 @@ pub fn forwarder(api: &Api, ownership: Ownership) -> Forwarder {
         suspect_after: SUSPECT_AFTER,
     };
     let client = PeerClient::new(api.peers.client().clone(), settings.timeout);
-    let own = Own { address, process: api.node.boot, headers: api.peers.headers().clone() };
+    let own = Own { address, process: api.peers.process(), headers: api.peers.headers().clone() };
     Forwarder::new(ownership, client, own, bounds)
 }
 
@@ -225,7 +225,7 @@ mod tests {
     fn passed_on(is_nacre: bool, client: &[(&str, &str)]) -> Vec<(&'static str, Option<String>)> {
         let peers = Peers::new(Address::new("10.0.0.1:8848"), 1, &Settings::default());
         let address = HeaderValue::from_static("10.0.0.1:8848");
-        let own = Own { address, process: 1, headers: peers.headers().clone() };
+        let own = Own { address, process: peers.process(), headers: peers.headers().clone() };
         let mut request = Request::put("/nacos/v1/ns/instance/beat?serviceName=a");
         for (name, value) in client {
             request = request.header(*name, *value);

@@ -14,7 +14,8 @@
 //! | the peer says that it has been passed on as often as may be | done here; if some member is 1.x also pushed to all |
 //! | the peer says, as one of 1.x does, that it isn't the owner | all Nacre: 503, since it doesn't take this node for a member; else done here and pushed to all members |
 //! | the peer answers with a redirect, whatever it says | the same: where another server is to be asked is nothing to a client |
-//! | the peer says that it came too late | all Nacre: this node stands in for it; else 503 |
+//! | the peer says that it came too late, in time by the clock of this node | that clock stood still: sent once more under another number |
+//! | the peer says that it came too late, and did, or says so again | all Nacre: this node stands in for it; else 503 |
 //! | the time is over in which nobody else does it, since a peer sent it late or this node stood still, and it would be sent to the next owner or done here in another's place | 503, which tells a peer that it came too late: that one does it; what was found out about the owner counts all the same |
 //!
 //! Writes name what they change, so that it makes no difference whether one is done twice.
@@ -23,7 +24,7 @@ use std::{
     convert::Infallible,
     future::poll_fn,
     pin::pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -246,6 +247,8 @@ enum Attempt {
     Gone,
     /// The peer serves nobody, and hasn't done it.
     ServesNobody,
+    /// The peer says that this node has given it up, which it hasn't: its clock stood still. It wasn't done.
+    ClockStood,
     /// This node shall do it in the peer's place.
     StandIn(StandIn, Outcome),
 }
@@ -294,13 +297,14 @@ where
 
     /// Asks open Nacre peers once a second whether they answer again; to be run for as long as writes are passed on.
     ///
-    /// No write waits for that: while a peer is open, this node stands in for it.
+    /// No write waits for that: while a peer is open, this node stands in for it. One of 1.x that is open may turn out to be
+    /// Nacre at any time.
     pub async fn probe(self) -> Infallible {
         loop {
             let open = self.shared.peers.open(|address| self.members().is_listed(address));
             let probed: Vec<_> =
                 open.iter().filter(|peer| peer.is_nacre()).map(|peer| self.ask(peer)).collect();
-            if probed.is_empty() {
+            if open.is_empty() {
                 self.shared.opened.notified().await;
             } else {
                 tokio::join!(tokio::time::sleep(PROBE_EVERY), join_all(probed));
@@ -357,7 +361,7 @@ where
         M: Writes<F>,
     {
         let late = |refusal| SentOn::Answer(refusal, Outcome::TimedOut);
-        for _ in 0..MOST_SENDS {
+        for left in (0..MOST_SENDS).rev() {
             match self.send(call, &target, origin).await {
                 Attempt::Answer(response, outcome) => return SentOn::Answer(response, outcome),
                 Attempt::StandIn(why, outcome) => {
@@ -366,6 +370,16 @@ where
                 // What is found out about the peer counts, even if it is too late for the write.
                 Attempt::Gone => self.members().refused(&target.address),
                 Attempt::ServesNobody => self.members().serves_nobody(&target.address),
+                Attempt::ClockStood if left > 0 => {}
+                Attempt::ClockStood if target.all_nacre => {
+                    let here = SentOn::StandIn(StandIn::Deputy, Outcome::Deputy);
+                    return origin.too_late().map_or(here, late);
+                }
+                Attempt::ClockStood => {
+                    let text =
+                        "the owner of this service takes what is sent to it for late, please try again later";
+                    return SentOn::Answer(unavailable(text), Outcome::TimedOut);
+                }
             }
             if let Some(refusal) = origin.too_late() {
                 return late(refusal);
@@ -449,10 +463,18 @@ where
         let underway = Underway { forwarder: self, peer: &peer, ticket: Some(ticket) };
         let surely = if has_deputy { patience.saturating_sub(MARGIN) } else { self.shared.timeout };
         let surely = surely.min(origin.until.saturating_duration_since(now()));
-        let Ok(outgoing) = self.compose(call, target, origin.hops.saturating_add(1), surely) else {
+        let process = self.shared.own.process.load(Relaxed);
+        let Ok(outgoing) = self.compose(call, target, origin.hops.saturating_add(1), surely, process) else {
             return Attempt::Answer(too_large(), Outcome::TooLarge);
         };
+        let sent = now();
         match underway.answer(outgoing, patience, has_deputy).await {
+            Some(Ok(answer)) if target.is_nacre && is_late(&answer) && now() - sent <= surely => {
+                // Once, however many say so.
+                let next = process.wrapping_add(1);
+                let _ = self.shared.own.process.compare_exchange(process, next, Relaxed, Relaxed);
+                Attempt::ClockStood
+            }
             Some(answer) => self.judge(answer, target),
             None => DEPUTY,
         }
@@ -464,6 +486,7 @@ where
         target: &Target,
         hops: u8,
         surely: Duration,
+        process: u64,
     ) -> Result<Outgoing, TooLong>
     where
         M: Writes<F>,
@@ -474,7 +497,7 @@ where
             return outgoing::to_legacy(call, members, target, own, is_believed);
         }
         let patience_ms = u64::try_from(surely.as_millis()).unwrap_or(u64::MAX);
-        let sent = Sent { process: own.process, at_ms: members.now_ms(), patience_ms };
+        let sent = Sent { process, at_ms: members.now_ms(), patience_ms };
         Ok(outgoing::to_nacre(call, target, own, hops, sent, is_believed))
     }
 
@@ -680,6 +703,10 @@ where
         Ok(response) => response,
         Err(never) => match never {},
     }
+}
+
+fn is_late(answer: &Response<Bytes>) -> bool {
+    State::of(answer.headers()) == Some(State::Late)
 }
 
 fn too_large() -> V1Response {

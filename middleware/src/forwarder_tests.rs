@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     future::pending,
     net::SocketAddr,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 use futures_util::future::FutureExt as _;
@@ -263,7 +263,7 @@ impl Node {
         let wire = Wire::new(script);
         let own = Own {
             address: HeaderValue::from_static("10.0.0.1:8848"),
-            process: 10,
+            process: Arc::new(AtomicU64::new(10)),
             headers: http::HeaderMap::new(),
         };
         let forwarder = Forwarder::new(cluster.clone(), wire.clone(), own, BOUNDS);
@@ -471,6 +471,56 @@ async fn a_probe_finds_out_that_an_open_peer_answers_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_that_was_off_the_list_while_it_hung_begins_anew_when_it_is_back() {
+    let node = Node::new(Cluster::new([nacre(OTHER)]), |_| Does::Hang);
+    let probing = tokio::spawn(node.forwarder.clone().probe());
+    node.send_every(Duration::ZERO, 3).await;
+    assert_eq!(node.forwarder.slow().len(), 1);
+    node.cluster.0.listed.lock().retain(|address| *address != OTHER);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(node.forwarder.slow().is_empty());
+    node.cluster.0.listed.lock().push(OTHER);
+    assert!(node.forwarder.slow().is_empty());
+    assert_eq!(node.forwarder.shared.peers.open(|_| true).len(), 0);
+    probing.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_peer_of_1x_that_turns_out_to_be_nacre_is_asked() {
+    let hangs = Arc::new(AtomicBool::new(true));
+    let hanging = Arc::clone(&hangs);
+    let cluster = Cluster::new([legacy(OTHER)]);
+    let node = Node::new(cluster, move |_| if hanging.load(Relaxed) { Does::Hang } else { OK });
+    let probing = tokio::spawn(node.forwarder.clone().probe());
+    node.send_every(Duration::ZERO, 3).await;
+    assert_eq!(node.forwarder.slow().len(), 1);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    *node.cluster.0.owners.lock() = [nacre(OTHER)].into();
+    node.send().await;
+    hangs.store(false, Relaxed);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(node.forwarder.slow().is_empty());
+    probing.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_late_by_a_clock_that_stood_still_is_sent_once_more_by_another() {
+    let told = Arc::new(AtomicBool::new(false));
+    let has_told = Arc::clone(&told);
+    let node = Node::new(Cluster::new([nacre(OTHER)]), move |_| {
+        let late = Does::Answer(Duration::from_millis(1), 503, &[("x-nacre-state", "late")], "");
+        if has_told.swap(true, Relaxed) { OK } else { late }
+    });
+    assert_eq!(node.send().await, (200, "ok".into()));
+    let sent = node.wire.sent.lock();
+    let process = |at: usize| {
+        let stamp = Sent::read(sent[at].request.headers()["x-nacre-sent"].as_bytes());
+        stamp.unwrap().process
+    };
+    assert_eq!((sent.len(), process(0), process(1)), (2, 10, 11));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_peer_that_spoils_its_answers_and_is_well_to_probes_costs_a_few_writes() {
     let is_spoilt = Arc::new(AtomicBool::new(true));
     let spoils = Arc::clone(&is_spoilt);
@@ -612,7 +662,12 @@ async fn what_came_too_late_for_the_owner_is_done_by_the_deputy() {
     let node = Node::new(Cluster::new([nacre(OTHER)]), |_| LATE);
     assert_eq!(node.send().await, (200, "done here".into()));
     let node = Node::new(Cluster::new([peer(OTHER, true, false)]), |_| LATE);
-    assert_eq!(node.send().await, (503, "late".into()));
+    let (status, text) = node.send().await;
+    assert_eq!(status, 503);
+    assert!(
+        text.starts_with("caused: the owner of this service takes what is sent to it for late"),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

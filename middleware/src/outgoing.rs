@@ -5,7 +5,11 @@
 //! hop-by-hop headers, `Host`, lengths, cookies, CORS; tokens pass, since the owner checks them as well.
 //! Source: Nacos 1.4.8 naming module, distro filter and its HTTP client; compat file `forward`.
 
-use std::{fmt::Write as _, net::IpAddr, sync::Arc};
+use std::{
+    fmt::Write as _,
+    net::IpAddr,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use bytes::Bytes;
 use http::{
@@ -49,8 +53,9 @@ pub struct Outgoing {
 pub struct Own {
     /// `host:port` as members have it on their lists.
     pub address: HeaderValue,
-    /// A number that no other process has.
-    pub process: u64,
+    /// A number that no other process has, shared by all that tell members when they were sent; another one after the clock
+    /// of this process stood still.
+    pub process: Arc<AtomicU64>,
     /// What every call to a member carries: its agent, its version, the number of its protocol, the proof of it.
     pub headers: HeaderMap,
 }
@@ -309,7 +314,11 @@ mod tests {
         ] {
             headers.insert(name, HeaderValue::from_static(value));
         }
-        Own { address: HeaderValue::from_static("10.0.0.1:8848"), process: 10, headers }
+        Own {
+            address: HeaderValue::from_static("10.0.0.1:8848"),
+            process: Arc::new(AtomicU64::new(10)),
+            headers,
+        }
     }
 
     /// Gives these parameters.

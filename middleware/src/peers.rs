@@ -57,12 +57,13 @@ impl Peers {
         peer
     }
 
-    /// Members whose breakers are open.
+    /// Members whose breakers are open. Those that are no members any more are forgotten: one that is listed again begins anew.
     pub(crate) fn open(&self, is_listed: impl Fn(&str) -> bool) -> Vec<Arc<Peer>> {
+        if !self.by_address.read().keys().all(|address| is_listed(address)) {
+            self.by_address.write().retain(|address, _| is_listed(address));
+        }
         let by_address = self.by_address.read();
-        let open =
-            by_address.values().filter(|peer| peer.breaker.lock().is_open() && is_listed(&peer.address));
-        open.cloned().collect()
+        by_address.values().filter(|peer| peer.breaker.lock().is_open()).cloned().collect()
     }
 }
 

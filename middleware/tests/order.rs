@@ -188,8 +188,11 @@ async fn send_to(access_log: bool, method: &str, headers: &[(&str, &str)], body:
         forwards.send(()).unwrap();
         async { Ok::<_, Fault>(Response::new(Bytes::from_static(b"ok of the owner"))) }
     });
-    let own =
-        Own { address: HeaderValue::from_static("10.0.0.1:8848"), process: 1, headers: HeaderMap::new() };
+    let own = Own {
+        address: HeaderValue::from_static("10.0.0.1:8848"),
+        process: Default::default(),
+        headers: HeaderMap::new(),
+    };
     let (timeout, suspect_after) = (Duration::from_secs(2), Duration::from_millis(30));
     let forwarder = Forwarder::new(Member, client, own, Bounds { max_in_flight: 8, timeout, suspect_after });
     let endpoint = service_fn(move |_: Call<Entry>| {

@@ -181,9 +181,12 @@ mod tests {
         assert!(!keeper.knows(&named, [127, 0, 0, 1].into()));
         shown.store(Arc::new(named.clone()));
         changed.send(1).unwrap();
-        while !keeper.knows(&named, [127, 0, 0, 1].into()) {
-            tokio::task::yield_now().await;
-        }
+        let known = async {
+            while !keeper.knows(&named, [127, 0, 0, 1].into()) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), known).await.expect("the new list is looked at");
         stopped.cancel();
         following.await.unwrap();
     }

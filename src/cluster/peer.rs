@@ -149,7 +149,7 @@ struct Inner {
     client: Client,
     own: Address,
     /// Tells this run of the node from others, and the times before and after its clock stood still.
-    process: AtomicU64,
+    process: Arc<AtomicU64>,
     context: Box<str>,
     /// What every call carries.
     headers: HeaderMap,
@@ -184,13 +184,26 @@ impl Peers {
         };
         let context = settings.server.context_path.as_str().into();
         let headers = headers(&own, settings);
-        Self(Arc::new(Inner { client, own, process: AtomicU64::new(process), context, headers, limits }))
+        Self(Arc::new(Inner {
+            client,
+            own,
+            process: Arc::new(AtomicU64::new(process)),
+            context,
+            headers,
+            limits,
+        }))
     }
 
     /// The client of these calls, with its connections, for writes that are passed on.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.0.client
+    }
+
+    /// The number that tells members one time of this node's clock from another, see [`Lateness`](nacre_middleware::lateness).
+    #[must_use]
+    pub fn process(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.0.process)
     }
 
     /// The headers that tell a member who calls: agent, protocol, identity.

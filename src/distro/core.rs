@@ -104,6 +104,8 @@ pub enum Action<D: Data> {
         /// Milliseconds.
         ms: u64,
     },
+    /// The same while it loaded: what peers have told of the ring is old.
+    LoadsAnew,
 }
 
 /// What is to be said to a peer.
@@ -433,6 +435,14 @@ impl<D: Data> Core<D> {
         self.load.iter().flat_map(Load::filled).cloned().collect()
     }
 
+    /// While the node loads: whether all who may own anything have told the ring as they see it; see [`Load::has_all_rings`].
+    #[must_use]
+    pub fn has_all_rings(&self, has_told: impl Fn(&Address) -> bool) -> bool {
+        let is_down =
+            |address: &Address| self.view.peer(address).is_none_or(|peer| peer.state == MemberState::Down);
+        self.load.as_ref().is_some_and(|load| load.has_all_rings(has_told, is_down))
+    }
+
     /// Parts of a key are silent: asks those that may know better; [`Action::Settled`] tells when they have answered.
     pub fn ask(&mut self, key: &D::Key, now: Millis) {
         let view = &self.view;
@@ -465,7 +475,8 @@ impl<D: Data> Core<D> {
     /// Whether every peer that can be reached has all that this node wrote.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
-        let mut reached = self.view.peers.iter().filter(|peer| is_sent_to(peer));
+        let is_reached = |peer: &&Peer| is_sent_to(peer) && peer.state != MemberState::Down;
+        let mut reached = self.view.peers.iter().filter(is_reached);
         reached.all(|peer| self.lines.get(&peer.address).is_none_or(|line| line.outbox.is_empty()))
     }
 
@@ -484,7 +495,10 @@ impl<D: Data> Core<D> {
                     actions.push(Action::StoodStill { ms: still_ms });
                     return actions;
                 }
-                Standing::Starting | Standing::Comparing => self.load_anew(now),
+                Standing::Starting | Standing::Comparing => {
+                    self.load_anew(now);
+                    actions.push(Action::LoadsAnew);
+                }
                 Standing::Alone | Standing::Removed | Standing::Leaving => {}
             }
         }

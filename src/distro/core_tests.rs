@@ -68,6 +68,7 @@ fn said(actions: &[Action<Numbers>]) -> Vec<String> {
         Action::Compare(comparison) => format!("{comparison:?}"),
         Action::Ready { loaded_from, .. } => format!("ready {}", loaded_from.len()),
         Action::StoodStill { ms } => format!("still {ms}"),
+        Action::LoadsAnew => "loads anew".into(),
     };
     actions.iter().map(said).collect()
 }
@@ -395,6 +396,18 @@ fn a_node_loads_before_it_says_anything_and_one_that_stood_still_says_so_first()
 }
 
 #[test]
+fn who_is_away_is_not_waited_for_by_a_node_that_leaves() {
+    let (up, down) = (MemberState::Up, MemberState::Down);
+    for (peer, is_flushed) in
+        [(nacre(2, up), false), (legacy(2, up), false), (nacre(2, down), true), (legacy(2, down), true)]
+    {
+        let mut core = serving(vec![peer]);
+        core.changed(&7, Millis(1));
+        assert_eq!(core.is_flushed(), is_flushed);
+    }
+}
+
+#[test]
 fn a_node_that_is_taken_off_the_list_brings_what_it_wrote_before() {
     let (data, up) = (Numbers::default(), MemberState::Up);
     let mut core = serving(vec![nacre(2, up), nacre(3, up)]);
@@ -427,7 +440,8 @@ fn a_node_that_stands_still_while_it_loads_loads_anew() {
         let both = ["10.0.0.2:8848 load", "10.0.0.3:8848 load"];
         assert_eq!(said(&actions), both);
         answered(&mut core, id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(1));
-        let again = poll(&mut core, &data, Millis(2_002));
+        let mut again = poll(&mut core, &data, Millis(2_002));
+        assert!(matches!(again.remove(0), Action::LoadsAnew));
         assert_eq!(said(&again), both);
         // This lay in its socket meanwhile.
         answered(&mut core, id(&actions, 1), Answer::Load(Loaded::Merged), &data, Millis(2_002));
@@ -469,7 +483,8 @@ fn a_node_that_stood_still_while_it_was_no_member_compares_for_a_second_too() {
             assert_eq!(said(&poll(&mut core, &data, Millis(9_000))), [""; 0]);
         }
         core.see(view(Standing::Starting, peers.clone()), Millis(9_001));
-        let actions = poll(&mut core, &data, Millis(9_001));
+        let mut actions = poll(&mut core, &data, Millis(9_001));
+        actions.retain(|action| !matches!(action, Action::LoadsAnew));
         assert_eq!(said(&actions), ["10.0.0.2:8848 load"]);
         answered(&mut core, id(&actions, 0), Answer::Load(Loaded::Merged), &data, Millis(9_002));
         assert_eq!(said(&poll(&mut core, &data, Millis(10_000))), [""; 0], "its sockets may not be empty");

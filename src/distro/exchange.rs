@@ -531,14 +531,19 @@ type Fetch = tokio::sync::Mutex<Option<Millis>>;
 impl Fetches {
     /// How long fetched data are good enough, in milliseconds.
     const GOOD_MS: u64 = 1_000;
-    /// Services that are remembered before those that nobody fetches are forgotten.
+    /// Services that are remembered before those that nobody fetches are forgotten. Beyond it there are as many as are being
+    /// fetched, which requests bound.
     const MANY: usize = 1_000;
 
     fn of(&self, service: &ServiceKey, now: Millis) -> Arc<Fetch> {
         let mut fetches = self.0.lock();
         if fetches.len() >= Self::MANY {
-            let is_recent = |at: Option<Millis>| at.is_none_or(|at| now.since(at) < Self::GOOD_MS);
-            fetches.retain(|_, fetch| fetch.try_lock().map_or(true, |at| is_recent(*at)));
+            // Whoever fetches holds it; where nothing came and nobody holds it, the request was given up.
+            let is_recent = |at: Option<Millis>| at.is_some_and(|at| now.since(at) < Self::GOOD_MS);
+            let is_wanted = |fetch: &Arc<Fetch>| {
+                Arc::strong_count(fetch) > 1 || fetch.try_lock().is_ok_and(|at| is_recent(*at))
+            };
+            fetches.retain(|_, fetch| is_wanted(fetch));
         }
         Arc::clone(fetches.entry(service.clone()).or_default())
     }
@@ -570,6 +575,22 @@ mod tests {
     const DAY_MS: u64 = 86_400_000;
     const OWN_MS: u64 = 1_795_983_049_938;
     const AT: Reading = Reading { now: Millis(1 << 40), wall_ms: OWN_MS };
+
+    #[tokio::test]
+    async fn services_whose_fetching_was_given_up_are_forgotten() {
+        let fetches = Fetches::default();
+        let service = |number: usize| ServiceKey::new("public", &format!("G@@{number}"));
+        let held = fetches.of(&service(0), Millis(1));
+        for number in 1..3_000 {
+            let fetch = fetches.of(&service(number), Millis(1));
+            if number == 1 {
+                *fetch.lock().await = Some(Millis(1));
+            }
+        }
+        assert!(fetches.0.lock().len() <= Fetches::MANY);
+        assert!(Arc::ptr_eq(&held, &fetches.of(&service(0), Millis(2))));
+        assert!(fetches.of(&service(1), Millis(2)).lock().await.is_some(), "it came a moment ago");
+    }
 
     /// What becomes of services with instances under these stamps, which are ahead of the own clock by so many days.
     fn loading(services: &[&[u64]]) -> Loading {

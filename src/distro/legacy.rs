@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -189,13 +190,16 @@ impl Exchange {
                 of_namespace.push((Arc::clone(&service.key.name), checksum));
             }
         });
-        for peer in legacy {
-            for (namespace, services) in &namespaces {
-                let checksums = services.iter().map(|(name, checksum)| (&**name, &**checksum));
-                if let Err(error) = self.peers.service_status(&peer.address, namespace, checksums).await {
-                    self.distro.note_failure(&peer.address, error.kind(), &error.to_string());
-                    break;
-                }
+        // One that hangs keeps no other waiting.
+        join_all(legacy.iter().map(|peer| self.report_health_to(&peer.address, &namespaces))).await;
+    }
+
+    async fn report_health_to(&self, to: &Address, namespaces: &BTreeMap<Arc<str>, Vec<(Arc<str>, String)>>) {
+        for (namespace, services) in namespaces {
+            let checksums = services.iter().map(|(name, checksum)| (&**name, &**checksum));
+            if let Err(error) = self.peers.service_status(to, namespace, checksums).await {
+                self.distro.note_failure(to, error.kind(), &error.to_string());
+                return;
             }
         }
     }

@@ -276,6 +276,21 @@ impl Load {
         })
     }
 
+    /// Whether everybody has told who in its eyes owns what, as far as that can be had. Who isn't there, starts itself, or doesn't take
+    /// this node for a member says nothing that could be missing here. Who hangs may take itself for an owner, unless it was known to be
+    /// away (`is_down`) and the node goes on without it.
+    pub fn has_all_rings(
+        &self,
+        has_told: impl Fn(&Address) -> bool,
+        is_down: impl Fn(&Address) -> bool,
+    ) -> bool {
+        self.peers.iter().all(|(address, asked)| match asked.last {
+            Some(Loaded::Refused | Loaded::Starting | Loaded::Unknown) => true,
+            Some(Loaded::Failed) | None => has_told(address) || self.again.is_some() && is_down(address),
+            Some(Loaded::Merged | Loaded::Empty | Loaded::OfAnotherTime) => has_told(address),
+        })
+    }
+
     /// The peers that have data, which are merged.
     pub fn filled(&self) -> impl Iterator<Item = &Address> {
         self.that(Asked::is_merged)
@@ -465,6 +480,24 @@ mod tests {
             answer(&mut load, peer, Loaded::Merged, 4_201);
         }
         assert!(is_done(&mut load, 4_201));
+    }
+
+    #[test]
+    fn who_may_take_itself_for_an_owner_must_tell_its_ring_and_one_that_is_away_is_passed_over_in_the_end() {
+        let mut load = load(4);
+        let told = |of: &'static [u32]| move |member: &Address| of.iter().any(|n| *member == address(*n));
+        let nobody = |_: &Address| false;
+        answer(&mut load, 1, Loaded::Merged, 1_001);
+        answer(&mut load, 2, Loaded::Refused, 1_001);
+        answer(&mut load, 3, Loaded::Starting, 1_001);
+        assert!(load.has_all_rings(told(&[1, 4]), nobody) && !load.has_all_rings(told(&[4]), nobody));
+        assert!(!load.has_all_rings(told(&[1]), |_| true), "it may answer yet");
+        answer(&mut load, 3, Loaded::Unknown, 1_501);
+        assert!(!is_done(&mut load, 3_999));
+        load.take(Millis(4_002));
+        assert!(load.has_all_rings(told(&[1]), |_| true));
+        assert!(!load.has_all_rings(told(&[1]), nobody), "it was there a moment ago");
+        assert!(!load.has_all_rings(told(&[4]), |_| true), "its data are here");
     }
 
     #[test]

@@ -207,8 +207,11 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
         self.failing.is_none_or(|failing| now.since(failing) < FAILING_MS) && self.lacks(key)
     }
 
-    /// Forgets what the peer has of keys that don't exist any more.
+    /// Forgets what the peer has of keys that don't exist any more, and what waits of them: a key goes long after all that it
+    /// had, and whoever was away so long is told whole lists.
     pub fn forget_all_but(&mut self, exists: &dyn Fn(&K) -> bool) {
+        self.waiting.retain(|key, _| exists(key));
+        self.due.retain(|(_, key)| exists(key));
         self.confirmed.retain(|key, _| exists(key));
         self.handed_on.retain(|key, _| exists(key));
     }
@@ -380,5 +383,8 @@ mod tests {
         assert_eq!(next(&mut outbox, 200), [None, Some(8)]);
         outbox.forget_confirmed();
         assert_eq!(next(&mut outbox, 300), [None, None]);
+        (3..9).for_each(|key| outbox.put(&key, true, Millis(400), PACE));
+        outbox.forget_all_but(&|key| *key == 8);
+        assert_eq!((outbox.len(), outbox.due.len()), (1, 1));
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     base::clock::{Millis, Reading},
-    cluster::{Address, MemberState, Peer, View},
+    cluster::{Address, View},
     model::{
         ServiceKey,
         merge::{Judge, ListFor},
@@ -71,10 +71,12 @@ impl Distro {
             let list_for = |key: &ServiceKey| trust::list_for(&view, &key.name, Some(from), || false);
             return self.take(&view, Some(from), batch, list_for, now);
         }
-        let (rings, loaded) = (Arc::clone(&self.0.rings.lock()), self.0.core.lock().loaded_from());
-        // One that hasn't told yet, or is cut from who tells, may take itself for the owner.
-        let has_told = |peer: &Peer| peer.state == MemberState::Down || rings.has(&peer.address);
-        let is_sure = view.peers.iter().all(has_told);
+        let rings = Arc::clone(&self.0.rings.lock());
+        let (loaded, is_sure) = {
+            let core = self.0.core.lock();
+            // One that hasn't told yet, or is cut from who tells, may take itself for the owner.
+            (core.loaded_from(), core.has_all_rings(|address| rings.has(address)))
+        };
         let list_for = |key: &ServiceKey| {
             let awaits = || self.0.core.lock().awaits(from, key, now);
             // Who has just started may have loaded a part.
@@ -177,7 +179,7 @@ pub fn first_fault(outcome: &Outcome) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use std::{collections::BTreeMap, io};
 
     use super::*;
     use crate::{
@@ -188,6 +190,7 @@ mod tests {
             core::{Action, Answer, Call, Rhythm},
             key,
             load::Loaded,
+            takeover::handed_over,
         },
         model::{Limits, Registry, change::Changes, instance::Description},
     };
@@ -274,6 +277,23 @@ mod tests {
             state.ephemeral.iter().map(|one| one.ip().to_owned()).collect()
         }
 
+        /// It takes another standing, as the driver tells of it. Those that are asked for all their data then.
+        fn stands(&self, standing: Standing) -> Asked<'_> {
+            let (shared, now) = (&self.distro.0, self.distro.0.clock.now());
+            let before = Arc::clone(shared.core.lock().view());
+            shared.cluster.set_standing(standing);
+            let view = shared.cluster.view();
+            let handed_over = handed_over(&shared.lists.0, &before, &view);
+            let mut core = shared.core.lock();
+            core.see(Arc::clone(&view), now);
+            core.lacks(&self.legacy, handed_over, now);
+            let asked = core.poll(now).into_iter().filter_map(|action| match action {
+                Action::Call { id, to, call: Call::Load } => Some((to, id)),
+                _ => None,
+            });
+            Asked { node: self, calls: asked.collect() }
+        }
+
         /// What it asks the member of 1.x for now; nothing while that hasn't answered.
         fn pulled(&self) -> Vec<ServiceKey> {
             let actions = self.distro.0.core.lock().poll(self.distro.0.clock.now());
@@ -292,6 +312,20 @@ mod tests {
             format!(r#""{key}":{{"key":"{key}","value":{{"instanceList":[{instance}]}}}}"#)
         };
         format!("{{{}}}", services.iter().map(list).collect::<Vec<_>>().join(","))
+    }
+
+    /// The members that a node which loads has asked for their data.
+    struct Asked<'a> {
+        node: &'a Node,
+        calls: BTreeMap<Address, u64>,
+    }
+
+    impl Asked<'_> {
+        fn answers(&self, member: &str, loaded: Loaded) {
+            let shared = &self.node.distro.0;
+            let call = self.calls[&Address::new(member)];
+            shared.core.lock().answered(call, Answer::Load(loaded), shared.clock.now());
+        }
     }
 
     const BOTH: [&str; 2] = ["10.9.9.8", "10.9.9.9"];
@@ -322,12 +356,15 @@ mod tests {
     async fn a_node_that_loads_takes_what_the_owner_of_1x_has_but_what_was_just_written() {
         for standing in [Standing::Starting, Standing::Comparing] {
             let node = Node::new().await;
-            node.distro.0.cluster.set_standing(standing);
+            let asked = node.stands(standing);
             node.answered();
             let both = || (BOTH.map(str::to_owned).to_vec(), BOTH.map(str::to_owned).to_vec());
             let ips = || (node.ips(&node.theirs), node.ips(&node.ours));
             assert_eq!(ips(), both(), "nobody says whose it is");
             said(&node, &[LEGACY]);
+            node.answered_with(node.lists_of(""));
+            assert_eq!(ips(), both(), "the other may say something else");
+            asked.answers(OTHER, Loaded::Refused);
             node.answered_with(node.lists_of(""));
             let left = vec!["10.9.9.8".to_owned()];
             assert_eq!(ips(), (left.clone(), left), "copies have gone, what was written here stays");
@@ -337,20 +374,27 @@ mod tests {
     /// A node that starts, has this answer of the owner of all, and takes what another has.
     async fn loaded_from_the_owner(loaded: Loaded) -> Node {
         let (node, owner) = (Node::new().await, Address::new(OTHER));
-        node.distro.0.cluster.set_standing(Standing::Starting);
-        note_ring(&node, &node.legacy, vec![owner.clone()]);
-        let (view, now) = (node.distro.0.cluster.view(), node.distro.0.clock.now());
-        let mut core = node.distro.0.core.lock();
-        core.see(view, now);
-        let asked = core.poll(now).into_iter().find_map(|action| match action {
-            Action::Call { id, to, call: Call::Load } if to == owner => Some(id),
-            _ => None,
-        });
-        core.answered(asked.unwrap(), Answer::Load(loaded), now);
-        drop(core);
+        let asked = node.stands(Standing::Starting);
+        for member in [&node.legacy, &owner] {
+            note_ring(&node, member, vec![owner.clone()]);
+        }
+        asked.answers(OTHER, loaded);
         node.answered();
         node.answered_with(node.lists_named("unknown"));
         node
+    }
+
+    #[tokio::test]
+    async fn after_a_standstill_an_owner_of_1x_has_the_last_word_of_what_was_this_nodes() {
+        let node = Node::new().await;
+        node.distro.0.clock.advance(10_000);
+        node.stands(Standing::Comparing).answers(OTHER, Loaded::Refused);
+        said(&node, &[LEGACY]);
+        node.answered_with(node.lists_of(""));
+        assert!(node.ips(&node.ours).is_empty() && node.ips(&node.theirs).is_empty());
+        let serving = node.stands(Standing::Serving);
+        assert!(serving.calls.is_empty());
+        assert_eq!(node.distro.waiting(), [(node.legacy.clone(), 0), (Address::new(OTHER), 0)]);
     }
 
     #[tokio::test]
@@ -381,7 +425,7 @@ mod tests {
     #[tokio::test]
     async fn of_what_nobody_missed_this_node_for_an_owner_of_1x_has_copies() {
         let node = Node::new().await;
-        node.distro.0.cluster.set_standing(Standing::Comparing);
+        node.stands(Standing::Comparing).answers(OTHER, Loaded::Refused);
         node.answered();
         said(&node, &[OWN, LEGACY]);
         node.answered_with(node.lists_of(""));
@@ -389,12 +433,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn as_long_as_a_member_that_is_up_has_not_told_its_ring_no_owner_is_sure() {
+    async fn as_long_as_a_member_whose_data_are_here_has_not_told_its_ring_no_owner_is_sure() {
         let node = Node::new().await;
-        let report = MemberReport::of_nacre(&Address::new(OTHER), NacreMark::default());
-        node.distro.0.cluster.reported(&report, Millis(0));
-        node.distro.0.cluster.set_standing(Standing::Comparing);
+        let asked = node.stands(Standing::Starting);
         said(&node, &[LEGACY]);
+        asked.answers(OTHER, Loaded::Merged);
         node.answered();
         node.answered_with(node.lists_of(""));
         assert_eq!(

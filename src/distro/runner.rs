@@ -144,6 +144,7 @@ impl Runner {
                     );
                     self.exchange.distro.0.cluster.set_standing(Standing::Comparing);
                 }
+                Action::LoadsAnew => *self.exchange.distro.0.rings.lock() = Arc::default(),
             }
         }
     }

@@ -132,6 +132,10 @@ pub fn take_over(registry: &Registry, before: &View, after: &View, now: Millis) 
 pub fn handed_over(registry: &Registry, before: &View, after: &View) -> Vec<ServiceKey> {
     let is_legacy = |view: &View| view.peers.iter().any(|peer| peer.nacre.is_none());
     let listed = |view: &View| view.peers.iter().map(|peer| peer.address.clone()).collect::<Vec<_>>();
+    // A node that stood still has old data; its members have gone on without it.
+    if after.standing.is_loading() {
+        return Vec::new();
+    }
     if !is_legacy(after) || before.ring == after.ring && listed(before) == listed(after) {
         return Vec::new();
     }
@@ -187,10 +191,14 @@ mod tests {
     }
 
     fn view(peers: &[(u32, MemberState, Option<u32>)]) -> View {
+        view_as(Standing::Serving, peers)
+    }
+
+    fn view_as(standing: Standing, peers: &[(u32, MemberState, Option<u32>)]) -> View {
         let address = |n: u32| Address::new(&format!("10.0.0.{n}:8848"));
         let peers =
             peers.iter().map(|&(n, state, nacre)| Peer { nacre, ..Peer::new(address(n), state) }).collect();
-        View::new(address(1), Standing::Serving, peers, Mapping::Modulo)
+        View::new(address(1), standing, peers, Mapping::Modulo)
     }
 
     /// Count of services with a grace, and of those whose instance was renewed at `now`.
@@ -309,5 +317,11 @@ mod tests {
         assert_eq!(count(&view(&[(2, up, None), (3, down, None)])), owned, "the list alone has changed");
         assert_eq!(count(&before), 0);
         assert_eq!(count(&view(&[(2, up, Some(1)), (3, up, Some(1))])), 0, "Nacre members know the beats");
+        let becomes = |standing| count(&view_as(standing, &[(2, up, None)]));
+        assert_eq!(
+            [Standing::Comparing, Standing::Leaving].map(becomes),
+            [0, owned],
+            "what stood still may be old"
+        );
     }
 }

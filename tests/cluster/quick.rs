@@ -288,3 +288,37 @@ async fn a_node_that_is_told_to_stop_leaves_in_order() {
     }
     cluster.until("listed by all", SOON, async || all_list(&cluster, &services, 2).await).await;
 }
+
+#[tokio::test]
+async fn a_node_leaves_in_order_though_another_is_away_or_hangs() {
+    let mut cluster = Cluster::started(3, &[]).await;
+    cluster.kill(2);
+    // From now on it doesn't know what the third is.
+    cluster.stop(1).await;
+    cluster.start(1).await;
+    cluster.ready(1).await;
+    cluster.agreed(&[0, 1], SOON).await;
+    for service in services("away") {
+        cluster.ok(1, "POST", &instance(&service, "10.0.0.1")).await;
+    }
+    let left = |cluster: &Cluster| cluster.node(1).stderr().matches("leaving the members").count();
+    let before = left(&cluster);
+    cluster.stop(1).await;
+    assert_eq!(left(&cluster), before + 1);
+    let log = cluster.node(1).stderr();
+    assert!(!log.contains("not all members have what this node knows"), "{log}");
+    for place in [1, 2] {
+        cluster.start(place).await;
+        cluster.ready(place).await;
+    }
+    cluster.agreed(&THREE, SOON).await;
+    cluster.node(2).freeze();
+    // Some is the third's.
+    for service in services("hangs") {
+        let _ = cluster.ask(1, "POST", &instance(&service, "10.0.0.1")).await;
+    }
+    cluster.stop(1).await;
+    assert_eq!(left(&cluster), before + 2);
+    cluster.agreed(&[0], PATIENCE).await;
+    cluster.node(2).thaw();
+}

@@ -258,6 +258,7 @@ impl NacreNode {
                     self.review(at);
                     self.report(at, out);
                 }
+                Action::LoadsAnew => {}
                 Action::StoodStill { .. } => {
                     self.roster.set_standing(Standing::Comparing, at.now);
                     self.review(at);

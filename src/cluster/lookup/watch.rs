@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -105,6 +108,7 @@ impl Watch {
 
     /// Reads until told to stop.
     pub async fn run(mut self, cluster: Cluster, stopped: CancellationToken) {
+        let mut next = Instant::now() + self.source.pause();
         loop {
             tokio::select! {
                 () = stopped.cancelled() => return,
@@ -113,7 +117,7 @@ impl Watch {
                     // Whoever asked may have gone.
                     let _ = switch.done.send(outcome);
                 }
-                () = tokio::time::sleep(self.source.pause()) => {
+                () = tokio::time::sleep_until(next) => {
                     let read = tokio::select! {
                         () = stopped.cancelled() => return,
                         read = self.source.next() => read,
@@ -121,8 +125,11 @@ impl Watch {
                     if let Some(read) = read {
                         self.take(read, &cluster);
                     }
+                    next = Instant::now() + self.source.pause();
                 }
             }
+            // After a switch the new source may want to be read earlier; asking for one never puts a look off.
+            next = next.min(Instant::now() + self.source.pause());
             cluster.set_lookup(self.shown());
         }
     }
