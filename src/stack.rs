@@ -105,7 +105,7 @@ fn fault(error: CallError) -> Fault {
         CallError::Closed => Fault::Closed,
         CallError::TimedOut => Fault::TimedOut,
         error @ (CallError::Broken(_) | CallError::TooLarge) => Fault::Broken(with_cause(&error)),
-        error @ CallError::Impossible(_) => Fault::Impossible(with_cause(&error)),
+        error @ CallError::Impossible(_) => Fault::Impossible(error.to_string()),
     }
 }
 

@@ -59,7 +59,8 @@ impl ReadyLine {
             tracing::info!(version, %address, %data, services, %why, "serving alone");
         } else {
             let members = cluster.view_guard().peers.len() + 1;
-            tracing::info!(version, %address, %data, services, members, "serving");
+            let list = cluster.lookup().map(|lookup| lookup.place).unwrap_or_default();
+            tracing::info!(version, %address, %data, services, members, %list, "serving");
         }
         write_line(&format!("ready {url}"));
     }

@@ -78,7 +78,7 @@ pub enum CallError {
     #[error("the answer is too large")]
     TooLarge,
     /// This host can't: no files or ports left, or no such address. Says nothing of the other side; nothing was sent.
-    #[error("the call can't be made")]
+    #[error("the call can't be made: {0}")]
     Impossible(#[source] Box<dyn Error + Send + Sync>),
 }
 

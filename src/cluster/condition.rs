@@ -71,7 +71,7 @@ pub fn conditions(roster: &Roster, lookup: Option<&LookupShown>, moved: Option<&
     let persistent = shown.iter().filter_map(|member| {
         let count = member.report.as_ref()?.nacre.as_ref()?.persistent;
         (count > 0)
-            .then(|| format!("{} holds {count} instances and services that aren't shared", member.address))
+            .then(|| format!("{} holds persistent data that aren't shared: {count} in all", member.address))
     });
     let own_list = digest_of(&roster.listed());
     // Of one that is away the list of then is known, and a node that was taken off has another list than all.
@@ -275,7 +275,7 @@ mod tests {
                  row: it answered 500",
                 "own address: this node would be z:1 now; until it is started anew it stays a:1, where others may \
                  not reach it",
-                "persistent data: c:1 holds 3 instances and services that aren't shared",
+                "persistent data: c:1 holds persistent data that aren't shared: 3 in all",
             ]
         );
         let counts = MemberCounts { up: 1, suspicious: 1, down: 1, nacre: 1, ring: 2, ..Default::default() };

@@ -19,12 +19,17 @@ pub(super) fn tell(lines: &Burst, before: &View, after: &View, roster: &Roster) 
         if was.is_none() {
             tracing::info!(member = %peer.address, "on the list of members from now on");
         }
+        let had_left = was.is_some_and(|peer| peer.leaving);
+        if peer.leaving && !had_left {
+            tracing::info!(member = %peer.address, "a member is leaving: others own its services from now on");
+        }
         let was = was.map_or(MemberState::Down, |peer| peer.state);
         let (member, why) = (&peer.address, roster.why(&peer.address));
         match peer.state {
             state if state == was => {}
             MemberState::Up => tracing::info!(%member, %why, "a member is up"),
             MemberState::Suspicious => tracing::warn!(%member, %why, "a member is suspicious"),
+            MemberState::Down if had_left => tracing::info!(%member, %why, "the member has left"),
             MemberState::Down => tracing::warn!(%member, %why, "a member is down"),
         }
     }

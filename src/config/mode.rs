@@ -47,18 +47,23 @@ pub(super) struct NoMembers {
 }
 
 /// The keys that name members and aren't heard, since another way counts. An operator may have forgotten one of them.
-pub(super) fn unheard(said: &MembershipSettings, lookup: Lookup) -> Vec<(&'static str, &'static str)> {
+pub(super) fn unheard(
+    said: &MembershipSettings,
+    lookup: Lookup,
+    has_cluster_conf: bool,
+) -> Vec<(&'static str, &'static str)> {
     let mut keys = Vec::new();
     let counting = match lookup {
         Lookup::Standalone => return keys,
-        Lookup::File => "has no effect, since a cluster.conf or nacos.member.list names the members",
+        Lookup::File if has_cluster_conf => "has no effect, since cluster.conf names the members",
+        Lookup::File => "has no effect, since nacos.member.list names the members",
         Lookup::AddressServer => "has no effect, since an address server names the members",
         Lookup::Dns => "has no effect, since nacre.member.dns names the members",
     };
     if said.dns.is_some() && lookup != Lookup::Dns {
         keys.push(("nacre.member.dns", counting));
     }
-    if !said.member_list.is_empty() && lookup != Lookup::File {
+    if !said.member_list.is_empty() && (lookup != Lookup::File || has_cluster_conf) {
         keys.push(("nacos.member.list", counting));
     }
     if said.address_server.domain.is_some() && lookup != Lookup::AddressServer {
@@ -137,9 +142,14 @@ mod tests {
     #[test]
     fn what_is_not_heard_is_named() {
         let all = said(None, None, &["list", "dns", "domain"]);
-        let keys = |lookup| -> Vec<&str> { unheard(&all, lookup).into_iter().map(|(key, _)| key).collect() };
+        let keys_beside = |lookup, has_cluster_conf| -> Vec<&str> {
+            unheard(&all, lookup, has_cluster_conf).into_iter().map(|(key, _)| key).collect()
+        };
+        let keys = |lookup| keys_beside(lookup, false);
         assert_eq!(keys(Lookup::Standalone), [""; 0]);
         assert_eq!(keys(Lookup::File), ["nacre.member.dns", "address.server.domain"]);
+        let unheard_beside = ["nacre.member.dns", "nacos.member.list", "address.server.domain"];
+        assert_eq!(keys_beside(Lookup::File, true), unheard_beside);
         assert_eq!(keys(Lookup::Dns), ["nacos.member.list", "address.server.domain"]);
         assert_eq!(keys(Lookup::AddressServer), ["nacre.member.dns", "nacos.member.list"]);
     }

@@ -372,11 +372,11 @@ impl Loading {
         let is_alone = settings.membership.lookup == Lookup::Standalone;
         let text = match (has_unread, is_alone && settings.membership.standalone != Some(true)) {
             (true, true) => {
-                "its application.properties isn't read (name it with --config), and there is no cluster.conf: \
-                this server serves alone"
+                "its application.properties isn't read (name it with --config), and there is no cluster.conf, so \
+                nothing names members"
             }
             (true, false) => "its application.properties isn't read: name it with --config",
-            (false, true) if !is_read => "holds no cluster.conf: this server serves alone",
+            (false, true) if !is_read => "holds no cluster.conf, so nothing names members",
             (false, _) => return,
         };
         self.warnings.push(Notice::warn_at(&Place::File { path: folder.clone(), line: 0 }, "", text));
@@ -414,7 +414,7 @@ impl Loading {
             Ok(Lookup::Standalone) => self.refuse_other_lists(settings, &path, read),
             Ok(lookup) => {
                 settings.membership.lookup = lookup;
-                self.tell_unheard(settings, lookup);
+                self.tell_unheard(settings, lookup, names_members);
             }
         }
     }
@@ -444,8 +444,8 @@ impl Loading {
     }
 
     /// What a node with members is told and doesn't hear.
-    fn tell_unheard(&mut self, settings: &Settings, lookup: Lookup) {
-        for (key, text) in mode::unheard(&settings.membership, lookup) {
+    fn tell_unheard(&mut self, settings: &Settings, lookup: Lookup, has_cluster_conf: bool) {
+        for (key, text) in mode::unheard(&settings.membership, lookup, has_cluster_conf) {
             self.warn_of(key, text);
         }
     }

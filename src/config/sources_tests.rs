@@ -1046,10 +1046,10 @@ fn the_folder_of_the_list_must_be_one() {
 #[test]
 fn a_named_folder_without_a_list_is_told_of() {
     let (empty, list, settings) = ("c/x", "c/cluster.conf", "c/application.properties");
-    let alone = "c: holds no cluster.conf: this server serves alone";
+    let alone = "c: holds no cluster.conf, so nothing names members";
     let unread = "c: its application.properties isn't read: name it with --config";
-    let both = "c: its application.properties isn't read (name it with --config), and there is no cluster.conf: this server \
-        serves alone";
+    let both = "c: its application.properties isn't read (name it with --config), and there is no cluster.conf, so nothing \
+        names members";
     let members = &["nacos.member.list=10.0.0.1:8848"][..];
     for (files, config, set, expected) in [
         (&[empty][..], None, &[][..], &[alone][..]),

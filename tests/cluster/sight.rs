@@ -44,7 +44,9 @@ fn drain(at: SocketAddr) -> Output {
 #[tokio::test]
 async fn a_member_that_dies_is_a_line_and_the_node_stays_ready() {
     let mut cluster = Cluster::started(2, &[]).await;
-    let counted = |line: &str| line.contains(": serving ") && line.ends_with(" members=2");
+    let counted = |line: &str| {
+        line.contains(": serving ") && line.contains(" members=2 list=") && line.ends_with("cluster.conf")
+    };
     cluster.until("logged", NOTICED, async || cluster.node(0).stderr().lines().any(counted)).await;
     let in_order = "naming: up\nstore: up\nring: up\nmembers: up\nmember list: up\nmapping: up\nown address: up\n\
                     persistent data: up\n";
@@ -101,7 +103,7 @@ async fn data_of_one_member_s_store_are_told_at_start_and_by_all() {
     }
     cluster.agreed(&[0, 1], PATIENCE).await;
     assert!(has_warned(&cluster, 0));
-    let holds = format!("{} holds 2 instances and services that aren't shared", cluster.at(0));
+    let holds = format!("{} holds persistent data that aren't shared: 2 in all", cluster.at(0));
     for place in [0, 1] {
         let told = async || line(&cluster, place, "persistent data").await == Some(holds.clone());
         cluster.until("told", NOTICED, told).await;
