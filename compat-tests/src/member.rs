@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::golden::HttpRequest;
 use crate::json::{Json, parse};
 use crate::ledger::decoded;
+use crate::target::deadline::Deadline;
 use crate::target::wire::{Head, latin1, text};
 use crate::target::{Response, Target};
 
@@ -27,6 +28,9 @@ const JOINS: Duration = Duration::from_secs(20);
 
 /// Of what was asked so much is remembered.
 const MOST_HEARD: usize = 20_000;
+
+/// A request must be all there so soon after the one before it, or the connection is closed.
+const MOST_QUIET: Duration = Duration::from_secs(60);
 
 /// Of one request so much is read.
 const MOST_READ: usize = 16 << 20;
@@ -246,10 +250,14 @@ impl Shared {
 
     /// Answers requests over one connection until it ends.
     fn serve(&self, mut stream: TcpStream) {
-        let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
         let (mut data, mut piece) = (Vec::new(), vec![0; 65536]);
+        let mut deadline = Deadline::after(MOST_QUIET);
         loop {
             let Some((heard, length)) = read(&data, &self.context) else {
+                let left = deadline.left();
+                if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
+                    return;
+                }
                 match stream.read(&mut piece) {
                     Ok(count) if count > 0 && data.len() < MOST_READ => {
                         data.extend_from_slice(&piece[..count]);
@@ -259,6 +267,7 @@ impl Shared {
                 continue;
             };
             data.drain(..length);
+            deadline = Deadline::after(MOST_QUIET);
             let (status, kind, body) = self.answer(&heard);
             {
                 let mut all = lock(&self.heard);

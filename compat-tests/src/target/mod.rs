@@ -1,5 +1,6 @@
 //! The server under test, as the network sees it: HTTP, raw bytes, UDP; and what it may connect to itself.
 
+pub(crate) mod deadline;
 mod http;
 mod raw;
 mod udp;
