@@ -42,6 +42,7 @@ pub mod session;
 pub mod shuffle;
 pub mod stop;
 pub mod target;
+pub mod timely;
 pub mod trial;
 pub mod vars;
 pub mod written;

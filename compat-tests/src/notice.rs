@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     fn unseen_by(client: Client, sent: &str, place: &str, want: &str, got: &str) -> Effect {
-        let difference = Difference { place: place.into(), want: want.into(), got: got.into() };
+        let difference = Difference::new(place, &want, &got);
         let step = StepDifference {
             step: 0,
             sent: sent.into(),
@@ -266,11 +266,7 @@ mod tests {
 
     #[test]
     fn what_a_refusal_says_is_unseen_and_only_python_tells_one_from_another() {
-        let place = |place: &str, want: &str, got: &str| Difference {
-            place: place.into(),
-            want: want.into(),
-            got: got.into(),
-        };
+        let place = |place: &str, want: &str, got: &str| Difference::new(place, &want, &got);
         let unseen = |client, one: &Difference| is_unseen_by(client, Question::Else, true, one);
         assert!(unseen(Python, &place("body", "caused: x", "error")));
         let status = place("status", "400", "500");

@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_failure_that_no_client_sees_costs_1_and_one_elsewhere_tells_nothing_of_clients() {
         let differs = |sent: &str, place: &str| {
-            let difference = Difference { place: place.into(), want: "a".into(), got: "b".into() };
+            let difference = Difference::new(place, &"a", &"b");
             Fate::Differs(vec![StepDifference {
                 step: 0,
                 sent: sent.into(),

@@ -139,7 +139,8 @@ fn failure(finding: &Finding, page: &mut String) {
     );
     match &finding.fate {
         Fate::Differs(steps) => steps.iter().for_each(|step| differing(step, page)),
-        Fate::Broke { step, sent, why } => {
+        Fate::Broke { step, sent, why, before } => {
+            before.iter().for_each(|step| differing(step, page));
             let _ = writeln!(
                 page,
                 "<p>No answer at step {step}:</p><pre>{}\n{}</pre>",
@@ -235,7 +236,7 @@ mod tests {
     }
 
     fn differing(want: &str, got: &str) -> Fate {
-        let difference = Difference { place: "body".to_owned(), want: want.to_owned(), got: got.to_owned() };
+        let difference = Difference::new("body", &want, &got);
         Fate::Differs(vec![StepDifference {
             step: 1,
             sent: "GET /nacos/v1/ns/instance/list?<x>".to_owned(),

@@ -52,7 +52,7 @@ fn case(finding: &Finding) -> Value {
         Fate::Same => ("same", None, None),
         Fate::Differs(steps) => ("different", None, Some(steps)),
         Fate::Excused { why, steps } => ("not counted", Some(why.clone()), Some(steps)),
-        Fate::Broke { sent, why, .. } => ("different", Some(format!("{sent}: {why}")), None),
+        Fate::Broke { sent, why, before, .. } => ("different", Some(format!("{sent}: {why}")), Some(before)),
         Fate::NotOffered(why) => ("not offered", Some((*why).to_owned()), None),
         Fate::NotPlayed(why) => ("not played", Some((*why).to_owned()), None),
     };

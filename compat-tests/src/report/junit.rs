@@ -49,9 +49,11 @@ fn case(finding: &Finding, text: &mut String) {
         Fate::NotOffered(why) | Fate::NotPlayed(why) => {
             let _ = writeln!(text, "><skipped message=\"{}\"/></testcase>", escaped(why));
         }
-        Fate::Broke { step, sent, why } => {
+        Fate::Broke { step, sent, why, before } => {
             let message = escaped(&facts.says);
-            let body = escaped(&format!("step {step}: {sent}\n{why}"));
+            let mut body = String::new();
+            before.iter().for_each(|step| describe_step(step, &mut body));
+            let body = escaped(&format!("{body}step {step}: {sent}\n{why}"));
             let _ =
                 writeln!(text, "><error message=\"{message}\" type=\"no answer\">{body}</error></testcase>");
         }

@@ -14,6 +14,9 @@ use crate::score::{Score, Tally};
 /// As many failures are named behind a score, and things that were left behind.
 const MOST_NAMED: usize = 3;
 
+/// As many differences of a step are shown.
+const MOST_SHOWN: usize = 8;
+
 /// Differences, then scores, then what wasn't played. `excused`: also the differences that don't count.
 pub fn text(run: &Run, excused: bool) -> String {
     let mut text = String::new();
@@ -88,8 +91,9 @@ fn describe(finding: &Finding, excused: bool, text: &mut String) {
                 steps.iter().for_each(|step| describe_step(step, text));
             }
         }
-        Fate::Broke { step, sent, why } => {
+        Fate::Broke { step, sent, why, before } => {
             let _ = writeln!(text, "DIFFERENT {}: could not be played beyond step {step}", facts.id);
+            before.iter().for_each(|step| describe_step(step, text));
             indented(text, "  ", sent);
             indented(text, "    ", why);
         }
@@ -114,7 +118,7 @@ pub fn whom(finding: &Finding) -> Option<String> {
 /// A step: what was sent, what differs, and the bytes around each place.
 pub fn describe_step(step: &StepDifference, text: &mut String) {
     indented(text, "  ", &format!("step {}: {}", step.step, step.sent));
-    for difference in &step.differences {
+    for difference in step.differences.iter().take(MOST_SHOWN) {
         let _ = writeln!(text, "    {}", difference.place);
         indented(text, "      want ", &difference.want);
         indented(text, "      got  ", &difference.got);
@@ -124,5 +128,8 @@ pub fn describe_step(step: &StepDifference, text: &mut String) {
             let _ = writeln!(text, "        want {}", parting.want);
             let _ = writeln!(text, "        got  {}", parting.got);
         }
+    }
+    if step.differences.len() > MOST_SHOWN {
+        let _ = writeln!(text, "    {} more differences", step.differences.len() - MOST_SHOWN);
     }
 }

@@ -82,7 +82,10 @@ fn runs(server: &Target, how: &Slowness) -> Result<usize> {
             println!("  {}", finding.facts.id);
             match &finding.fate {
                 Fate::Differs(steps) => steps.iter().for_each(tell),
-                Fate::Broke { step, sent, why } => println!("    step {step}: {sent}: {why}"),
+                Fate::Broke { step, sent, why, before } => {
+                    before.iter().for_each(tell);
+                    println!("    step {step}: {sent}: {why}");
+                }
                 _ => {}
             }
         }

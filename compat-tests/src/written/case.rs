@@ -68,7 +68,7 @@ impl Written {
         let late = bench.is_late();
         let (step, sent, found) = bench.end();
         let fate = match result {
-            Err(error) => Fate::Broke { step, sent, why: format!("{error:#}") },
+            Err(error) => Fate::Broke { step, sent, why: format!("{error:#}"), before: found },
             Ok(()) if found.is_empty() => Fate::Same,
             Ok(()) => Fate::Differs(found),
         };
