@@ -132,6 +132,8 @@ pub struct Facts {
     pub needs: Vec<Need>,
     /// Whom a failure breaks.
     pub clients: Vec<Client>,
+    /// Of them those whom a server breaks that has the fault of the recording, too. The others live with it.
+    pub fault_breaks: Vec<Client>,
     /// 3: such a client stops working; 2: it works, but its user loses something; 1: tools or nobody.
     pub weight: u32,
 }

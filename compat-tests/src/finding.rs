@@ -21,9 +21,19 @@ pub struct Finding {
 pub enum Fate {
     /// All as expected.
     Same,
+    /// All as recorded where the recording has a fault: compatible with the real server, but some clients may break on it.
+    Faulty {
+        /// What is right in place of what was recorded.
+        why: String,
+    },
+    /// Not as recorded where the recording has a fault, but as is right.
+    Better {
+        /// What is right in place of what was recorded.
+        why: String,
+    },
     /// Not in these steps.
     Differs(Vec<StepDifference>),
-    /// Not in these, which isn't counted.
+    /// Not in these, which isn't counted: the recording has a fault, and nothing states what is right.
     Excused {
         /// What is right in place of what was recorded.
         why: String,
@@ -51,16 +61,17 @@ impl Fate {
     /// What a verdict means for a scenario with that fault.
     pub fn of(verdict: Verdict, fault: Option<String>) -> Self {
         match (verdict, fault) {
-            (Verdict::Same, _) => Self::Same,
+            (Verdict::Same, None) => Self::Same,
+            (Verdict::Same, Some(why)) => Self::Faulty { why },
             (Verdict::Differs(steps), None) => Self::Differs(steps),
             (Verdict::Differs(steps), Some(why)) => Self::Excused { why, steps },
             (Verdict::Broke { step, sent, why, before }, _) => Self::Broke { step, sent, why, before },
         }
     }
 
-    /// Whether the server did as is right. What is excused may be right, or wrong in a way of its own.
+    /// Whether the server did as recorded or as is right. What is excused may be right, or wrong in a way of its own.
     pub fn passed(&self) -> bool {
-        matches!(self, Self::Same)
+        matches!(self, Self::Same | Self::Faulty { .. } | Self::Better { .. })
     }
 
     /// Whether it makes the server fail.

@@ -213,13 +213,13 @@ fn report(run: &Run, arguments: &Arguments) {
 }
 
 fn exit_code(run: &Run) -> ExitCode {
-    let (same, excused, failed) = run.counts();
+    let counts = run.counts();
     if let Some(why) = &run.outcome.cut_off {
         eprintln!("compat-tests: the run ended before its end: {why}");
         ExitCode::from(2)
-    } else if failed > 0 {
+    } else if counts.failed > 0 {
         ExitCode::from(1)
-    } else if same + excused == 0 {
+    } else if counts.played() == 0 {
         let reasons = run.not_played();
         let most = reasons.iter().max_by_key(|(_, cases)| **cases);
         let why = most.map(|((_, why), _)| format!(": {why}")).unwrap_or_default();

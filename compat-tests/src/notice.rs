@@ -11,7 +11,7 @@ use crate::replay::StepDifference;
 
 use Client::{Dubbo, Java11, Java14, Node, Python, SpringCloud};
 
-/// What a failed case means to one of the clients that depend on what it shows.
+/// What a case that failed, or went as a faulty recording, means to one of the clients that depend on what it shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     /// It differs only in what this client doesn't look at.
@@ -22,9 +22,11 @@ pub enum Effect {
     Noticed,
 }
 
-/// What a failed case means to a client.
+/// What a case that failed, or went as a faulty recording, means to a client.
 pub fn effect(finding: &Finding, client: Client) -> Effect {
     match &finding.fate {
+        Fate::Faulty { .. } if finding.facts.fault_breaks.contains(&client) => Effect::Noticed,
+        Fate::Same | Fate::Faulty { .. } | Fate::Better { .. } => Effect::Unseen,
         Fate::Differs(steps) => {
             steps.iter().map(|step| in_step(step, client)).max().unwrap_or(Effect::Noticed)
         }
@@ -32,7 +34,7 @@ pub fn effect(finding: &Finding, client: Client) -> Effect {
     }
 }
 
-/// The clients that notice a failure, of those that depend on what the case shows.
+/// The clients that notice a failure or the fault of a recording, of those that depend on what the case shows.
 pub fn noticed_by(finding: &Finding) -> Vec<Client> {
     let all = finding.facts.clients.iter().copied();
     all.filter(|client| effect(finding, *client) == Effect::Noticed).collect()

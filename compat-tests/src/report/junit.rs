@@ -45,7 +45,9 @@ fn case(finding: &Finding, text: &mut String) {
     let (class, name) = (escaped(&facts.family), escaped(&facts.id));
     let _ = write!(text, "    <testcase classname=\"{class}\" name=\"{name}\" time=\"{seconds:.3}\"");
     match &finding.fate {
-        Fate::Same | Fate::Excused { .. } => text.push_str("/>\n"),
+        Fate::Same | Fate::Faulty { .. } | Fate::Better { .. } | Fate::Excused { .. } => {
+            text.push_str("/>\n");
+        }
         Fate::NotOffered(why) | Fate::NotPlayed(why) => {
             let _ = writeln!(text, "><skipped message=\"{}\"/></testcase>", escaped(why));
         }

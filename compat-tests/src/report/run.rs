@@ -21,15 +21,47 @@ pub struct Run {
     pub outcome: Outcome,
 }
 
+/// How many cases went how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// As expected, by a recording or statement without a fault.
+    pub same: usize,
+    /// As recorded where the recording has a fault.
+    pub faulty: usize,
+    /// As is right where the recording has a fault.
+    pub better: usize,
+    /// Otherwise than recorded where the recording has a fault and nothing states what is right.
+    pub excused: usize,
+    /// Different.
+    pub failed: usize,
+}
+
+impl Counts {
+    /// All that were played.
+    pub fn played(self) -> usize {
+        self.same + self.faulty + self.better + self.excused + self.failed
+    }
+}
+
 impl Run {
-    /// How many cases were as expected, excused and different.
-    pub fn counts(&self) -> (usize, usize, usize) {
+    /// How many cases went how.
+    pub fn counts(&self) -> Counts {
         let count = |what: fn(&Fate) -> bool| self.outcome.findings.iter().filter(|f| what(&f.fate)).count();
-        (
-            count(|fate| matches!(fate, Fate::Same)),
-            count(|fate| matches!(fate, Fate::Excused { .. })),
-            count(Fate::failed),
-        )
+        Counts {
+            same: count(|fate| matches!(fate, Fate::Same)),
+            faulty: count(|fate| matches!(fate, Fate::Faulty { .. })),
+            better: count(|fate| matches!(fate, Fate::Better { .. })),
+            excused: count(|fate| matches!(fate, Fate::Excused { .. })),
+            failed: count(Fate::failed),
+        }
+    }
+
+    /// Cases that went as recorded where the recording has a fault.
+    pub fn faulty(&self) -> impl Iterator<Item = (&Finding, &str)> {
+        self.outcome.findings.iter().filter_map(|finding| match &finding.fate {
+            Fate::Faulty { why } => Some((finding, &**why)),
+            _ => None,
+        })
     }
 
     /// Cases that failed.
@@ -52,9 +84,19 @@ impl Run {
 
     /// In one line: how many cases, how many as expected.
     pub fn summary(&self) -> String {
-        let (same, excused, failed) = self.counts();
-        let mut line = format!("{} cases: {same} as expected, {failed} different", same + excused + failed);
-        if excused > 0 {
+        let counts = self.counts();
+        let mut line = format!("{} cases: {} as expected", counts.played(), counts.same);
+        for (count, what) in [
+            (counts.better, "better than a recording with a fault"),
+            (counts.faulty, "with the fault of the recording"),
+        ] {
+            if count > 0 {
+                line.push_str(&format!(", {count} {what}"));
+            }
+        }
+        line.push_str(&format!(", {} different", counts.failed));
+        if counts.excused > 0 {
+            let excused = counts.excused;
             line.push_str(&format!(", {excused} different where the recording has a fault (not counted)"));
         }
         line

@@ -60,6 +60,12 @@ fn line(name: &str, tally: &Tally<'_>, text: &mut String) {
     if tally.not_offered > 0 {
         let _ = write!(text, ", {} more not offered", tally.not_offered);
     }
+    if tally.better > 0 {
+        let _ = write!(text, ", {} of them better than recorded", tally.better);
+    }
+    if tally.faulty > 0 {
+        let _ = write!(text, ", {} of them with the fault of the recording", tally.faulty);
+    }
     if tally.untold > 0 {
         let _ = write!(text, ", {} more not told", tally.untold);
     }
@@ -97,15 +103,32 @@ fn describe(finding: &Finding, excused: bool, text: &mut String) {
             indented(text, "  ", sent);
             indented(text, "    ", why);
         }
-        Fate::Same | Fate::NotOffered(_) | Fate::NotPlayed(_) => {}
+        Fate::Faulty { why } if excused || !finding.facts.fault_breaks.is_empty() => {
+            let _ = writeln!(text, "WITH ITS FAULT {}", facts.id);
+            indented(text, "  not so: ", &facts.says);
+            indented(
+                text,
+                "  ",
+                &whom(finding).unwrap_or_else(|| "no client is known to break on it".to_owned()),
+            );
+            indented(text, "  ", why);
+        }
+        Fate::Better { why } if excused => {
+            let _ = writeln!(text, "better {}", facts.id);
+            indented(text, "  ", why);
+        }
+        Fate::Same | Fate::Faulty { .. } | Fate::Better { .. } | Fate::NotOffered(_) | Fate::NotPlayed(_) => {
+        }
     }
 }
 
-/// Who notices a failure, if clients depend on what the case shows.
+/// Who notices a failure or a fault, if clients depend on what the case shows.
 pub fn whom(finding: &Finding) -> Option<String> {
     let noticed: Vec<&str> = noticed_by(finding).into_iter().map(Client::title).collect();
     if finding.facts.clients.is_empty() {
         None
+    } else if matches!(finding.fate, Fate::Faulty { .. }) {
+        (!noticed.is_empty()).then(|| format!("breaks {}", noticed.join(", ")))
     } else if !noticed.is_empty() {
         Some(format!("matters to {}", noticed.join(", ")))
     } else if is_unseen(finding) {

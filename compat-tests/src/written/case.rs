@@ -58,6 +58,7 @@ impl Written {
             level: self.level,
             needs: self.needs.to_vec(),
             clients: self.clients.to_vec(),
+            fault_breaks: Vec::new(),
             weight: self.weight,
         }
     }
