@@ -1,14 +1,15 @@
 //! What differs between an expected answer and the one that came. No I/O.
 //!
 //! JSON is compared as a tree in which numbers keep their spelling; JSON inside a JSON text (as in a push) is
-//! opened; volatile values count by kind, lists without order are sorted first. Everything else is compared
-//! as text. Source of the rules: the format that the recordings were made in, README.md.
+//! opened; volatile values count by kind, lists without order are sorted first, and of bodies that are ignored the types of
+//! their values are looked at. Everything else is compared as text. Source of the rules: the format that the recordings were made in, README.md.
 
 use crate::golden::{Expected, ExpectedRaw, ExpectedResponse, Rules};
 use crate::json::{Json, parse};
 use crate::run::Got;
+use crate::shown::{ABSENT, ORDER};
 use crate::target::{RawItem, Response};
-use crate::timely::{ABSENT, ORDER, mark};
+use crate::timely::mark;
 use crate::vars::quote_folded_numbers;
 
 /// Keys whose values differ from call to call.
@@ -66,7 +67,6 @@ fn compare_one(expected: &Expected, got: &Got, rules: &Rules, key_order: bool) -
         (Expected::Datagram { gzip, body }, Got::Datagram(Some(got), _)) => {
             bodies.plain("compressed", gzip, &got.gzip);
             bodies.pushed("body", body, &got.body);
-            bodies.plain("body /data", &kind_of_data(body), &kind_of_data(&got.body));
             // As large as what is in it.
             let other_hosts = bodies.out.iter().any(|one| one.hangs_on_time && one.want.contains(" items: "));
             bodies
@@ -139,6 +139,8 @@ impl Bodies<'_> {
         }
         if !self.rules.ignore_body {
             self.body(&format!("{place}body"), &want.body, body);
+        } else if !want.status.refuses() {
+            self.types(&format!("{place}body"), &want.body, body);
         }
         for name in &self.rules.headers {
             let value = |headers| header(headers, name).unwrap_or("(absent)").to_owned();
@@ -169,6 +171,15 @@ impl Bodies<'_> {
         self.out.append(&mut found);
     }
 
+    /// Of a body that is ignored the types of its values, if it is JSON: of the fields that are there.
+    fn types(&mut self, place: &str, want: &str, got: &str) {
+        let Some(want @ (Json::Object(_) | Json::List(_))) = read(want) else { return };
+        match read(got) {
+            None => self.plain(place, &format!("<{}>", want.kind()), &"no JSON".to_owned()),
+            Some(got) => types(&want, &got, place.to_owned() + " ", self.out),
+        }
+    }
+
     fn pushed(&mut self, place: &str, want: &str, got: &str) {
         let mut found = self.in_body(place, want, got);
         mark(&mut found, true);
@@ -196,11 +207,6 @@ impl Bodies<'_> {
     }
 }
 
-/// What a push has its list in: a text, which clients parse for themselves. As trees, that and an object are the same.
-fn kind_of_data(push: &str) -> &'static str {
-    read(push).and_then(|push| push.get("data").map(Json::kind)).unwrap_or("nothing")
-}
-
 fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
@@ -217,7 +223,9 @@ fn read(text: &str) -> Option<Json> {
 fn normalise(value: Json, path: &str, rules: &Rules, key_order: bool) -> Json {
     match value {
         Json::Text(text) if text.starts_with(['{', '[']) => match read(&text) {
-            Some(inner) if !matches!(inner, Json::Text(_)) => normalise(inner, path, rules, key_order),
+            Some(inner) if !matches!(inner, Json::Text(_)) => {
+                Json::Within(Box::new(normalise(inner, path, rules, key_order)))
+            }
             _ => Json::Text(text),
         },
         Json::Object(pairs) => {
@@ -259,6 +267,7 @@ fn kind(key: &str, value: &Json) -> &'static str {
     match value {
         Json::Text(text) if key == "checksum" && text.len() == 32 && text.bytes().all(hex) => "an MD5",
         Json::Number(number) if TIMES.contains(&key) && number.starts_with('-') => "a negative number",
+        Json::Number(number) if TIMES.contains(&key) && number.contains(['.', 'e', 'E']) => "a fraction",
         _ => value.kind(),
     }
 }
@@ -275,6 +284,7 @@ fn tree(want: &Json, got: &Json, path: String, out: &mut Vec<Difference>) {
     }
     match (want, got) {
         (Json::Object(want), Json::Object(got)) => object(want, got, &path, out),
+        (Json::Within(want), Json::Within(got)) => tree(want, got, path, out),
         (Json::List(want), Json::List(got)) if want.len() == got.len() => {
             for (at, (want, got)) in want.iter().zip(got).enumerate() {
                 tree(want, got, format!("{path}/{at}"), out);
@@ -292,6 +302,30 @@ fn tree(want: &Json, got: &Json, path: String, out: &mut Vec<Difference>) {
             }
         }
         _ => out.push(Difference::new(path, want, got)),
+    }
+}
+
+/// Names values of another type than was recorded, `null` where it wasn't among them. Of an object the fields that are in both
+/// are looked at, of a list each item as the first that was recorded.
+fn types(want: &Json, got: &Json, path: String, out: &mut Vec<Difference>) {
+    match (want, got) {
+        (Json::Null, _) => {} // recorded while there was nothing to tell
+        (Json::Object(want), Json::Object(got)) => {
+            for (key, want) in want {
+                let same = got.iter().find(|(other, _)| other == key);
+                if let Some((_, got)) = same {
+                    types(want, got, format!("{path}/{key}"), out);
+                }
+            }
+        }
+        (Json::List(want), Json::List(got)) => {
+            for (at, got) in got.iter().enumerate().take(MOST_KEPT) {
+                let Some(want) = want.first() else { break };
+                types(want, got, format!("{path}/{at}"), out);
+            }
+        }
+        _ if want.kind() == got.kind() || out.len() >= MOST_KEPT => {}
+        _ => out.push(Difference::new(path, &format!("<{}>", want.kind()), &format!("<{}>", got.kind()))),
     }
 }
 

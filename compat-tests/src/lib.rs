@@ -39,6 +39,7 @@ pub mod restore;
 pub mod run;
 pub mod score;
 pub mod session;
+pub mod shown;
 pub mod shuffle;
 pub mod stop;
 pub mod target;

@@ -200,6 +200,34 @@ fn ignored_parts_are_ignored_and_the_status_is_not() {
 }
 
 #[test]
+fn what_counts_by_kind_or_is_ignored_has_the_type_that_was_recorded() {
+    let list = written(
+        r#"[{"udp_open": "u1"},
+            {"request": "GET /b?${u1}", "volatile": ["some", "all"], "ignore_type": true, "response": {"status": 200,
+             "body": "{\"port\":${u1},\"name\":\"${u1}\",\"lastRefTime\":7,\"some\":[1],\"all\":{},\"text\":\"{\\\"x\\\":1}\"}"}},
+            {"request": "GET /c", "ignore_body": true, "ignore_type": true, "response": {"status": 200,
+             "body": "{\"a\":1,\"of\":[{\"b\":\"x\",\"n\":null}],\"more\":{\"c\":true}}"}}]"#,
+    );
+    let at = |step: usize, from: &'static str, to: &'static str| changed(&list, step, body(from, to));
+    assert_eq!(places(&list, list.clone(), true), [""; 0]);
+    assert_eq!(at(1, "\"port\":${u1}", "\"port\":\"${u1}\""), ["body /port"]);
+    assert_eq!(at(1, "\"name\":\"${u1}\"", "\"name\":${u1}"), ["body /name"]);
+    assert_eq!(at(1, "\"lastRefTime\":7", "\"lastRefTime\":7.0"), ["body /lastRefTime"]);
+    assert_eq!(at(1, "\"lastRefTime\":7", "\"lastRefTime\":null"), ["body /lastRefTime"]);
+    assert_eq!(at(1, "\"some\":[1]", "\"some\":{}"), ["body /some"]);
+    assert_eq!(at(1, "\"all\":{}", "\"all\":null"), ["body /all"]);
+    assert_eq!(at(1, "\"{\\\"x\\\":1}\"", "{\"x\":1}"), ["body /text"]);
+    assert_eq!(at(2, "\"a\":1", "\"a\":2"), [""; 0]);
+    assert_eq!(at(2, "\"n\":null", "\"n\":3"), [""; 0]);
+    assert_eq!(at(2, "\"a\":1", "\"a\":\"1\""), ["body /a"]);
+    assert_eq!(at(2, "\"a\":1", "\"a\":null"), ["body /a"]);
+    assert_eq!(at(2, "\"b\":\"x\"", "\"b\":2"), ["body /of/0/b"]);
+    assert_eq!(at(2, "\"c\":true", "\"c\":0"), ["body /more/c"]);
+    let other = |text: &'static str| changed(&list, 2, move |answer| response(answer).body = text.to_owned());
+    assert_eq!((other("ok"), other("[]")), (vec!["body".to_owned()], vec!["body".to_owned()]));
+}
+
+#[test]
 fn one_of_several_answers_is_enough_and_no_other() {
     let either = written(
         r#"[{"request": "GET /x", "response": {"status": [400, "5xx"], "body": "no"},

@@ -10,6 +10,7 @@ use crate::finding::{Fate, Finding};
 use crate::notice::{is_unseen, noticed_by};
 use crate::replay::StepDifference;
 use crate::score::{Score, Tally};
+use crate::shown::other_type;
 
 /// As many failures are named behind a score, and things that were left behind.
 const MOST_NAMED: usize = 3;
@@ -133,6 +134,14 @@ pub fn whom(finding: &Finding) -> Option<String> {
         Some(format!("matters to {}", noticed.join(", ")))
     } else if is_unseen(finding) {
         Some("no client looks at what differs".to_owned())
+    } else if finding
+        .fate
+        .steps()
+        .iter()
+        .flat_map(|step| &step.differences)
+        .any(|one| other_type(one).is_some())
+    {
+        Some("no client that was tried notices, but one that decodes by types may break".to_owned())
     } else {
         Some("whether a client notices can't be told from this".to_owned())
     }
