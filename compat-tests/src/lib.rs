@@ -38,6 +38,7 @@ pub mod report;
 pub mod restore;
 pub mod run;
 pub mod score;
+pub mod secrets;
 pub mod session;
 pub mod shown;
 pub mod shuffle;

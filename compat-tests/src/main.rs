@@ -15,14 +15,16 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use compat_tests::cases::{Library, list};
 use compat_tests::facts::{Level, Need};
-use compat_tests::greet::{Greeting, greet};
+use compat_tests::greet::{Greeting, greet, logged_in};
 use compat_tests::member::Member;
 use compat_tests::progress::Progress;
 use compat_tests::replay::Options;
 use compat_tests::report::{Run, html, json, junit, text};
 use compat_tests::run::Pauses;
+use compat_tests::secrets::Secrets;
 use compat_tests::session::Session;
 use compat_tests::shuffle::fresh_seed;
+use compat_tests::stop::Stop;
 use compat_tests::target::Target;
 
 /// Is the server at this URL a Nacos 1.x naming server?
@@ -87,16 +89,19 @@ enum Format {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let (stop, secrets) = (Stop::default(), Secrets::default());
+    arguments.auth.iter().for_each(|login| secrets.keep_login(login));
+    match run(&arguments, &stop, &secrets) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("compat-tests: {error:#}");
+            eprintln!("compat-tests: {}", secrets.hidden(&format!("{error:#}")));
             ExitCode::from(2)
         }
     }
 }
 
-fn run(arguments: &Arguments) -> Result<ExitCode> {
+fn run(arguments: &Arguments, stop: &Stop, secrets: &Secrets) -> Result<ExitCode> {
     let own_files = !arguments.files.is_empty();
     let library =
         if own_files { Library::of_files(&arguments.files)? } else { Library::own(arguments.improved)? };
@@ -109,12 +114,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let url = arguments.url.as_deref().context("no URL is given")?;
-    let Greeting { target, mut has, login, members } = meet(url, arguments, own_files)?;
+    let meet = |url: &str, anything: bool| meet(url, arguments, anything, stop, secrets);
+    let Greeting { target, mut has, login, members } = meet(url, own_files)?;
     stands_alone(arguments, members)?;
     let peers = arguments
         .peer
         .iter()
-        .map(|peer| Ok(meet(peer, arguments, false).with_context(|| format!("--peer {peer}"))?.target));
+        .map(|peer| Ok(meet(peer, false).with_context(|| format!("--peer {peer}"))?.target));
     let peers = peers.collect::<Result<Vec<_>>>()?;
     if !peers.is_empty() {
         has.push(Need::Peers);
@@ -147,16 +153,27 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let outcome = progress.during(|| session.run(cases));
     let level =
         if own_files { "own files".to_owned() } else { format!("{:?}", arguments.level).to_lowercase() };
-    let run = Run { url: url.to_owned(), level, seed, took: begin.elapsed(), outcome };
+    let mut run = Run { url: url.to_owned(), level, seed, took: begin.elapsed(), outcome };
+    run.hide(secrets);
     report(&run, arguments);
     Ok(exit_code(&run))
 }
 
 /// Greets the server; one that only files of somebody's own are played against may be anything that listens.
-fn meet(url: &str, arguments: &Arguments, anything: bool) -> Result<Greeting> {
-    let target = Target::parse(url)?.under(&arguments.context);
+fn meet(
+    url: &str,
+    arguments: &Arguments,
+    anything: bool,
+    stop: &Stop,
+    secrets: &Secrets,
+) -> Result<Greeting> {
+    let target = Target::parse(url)?.under(&arguments.context).of_run(stop, secrets);
     if anything {
         target.probe()?;
+        let target = match &arguments.auth {
+            Some(auth) => logged_in(target, auth)?.0,
+            None => target,
+        };
         return Ok(Greeting { target, has: Vec::new(), login: None, members: 1 });
     }
     greet(target, arguments.auth.as_deref())

@@ -198,6 +198,9 @@ impl Stage<'_> {
         self.clock.asked(begin);
         for (name, pattern) in save {
             let found = pattern.captures(&response.body).and_then(|groups| groups.get(1));
+            if let Some(token) = found.filter(|_| pattern.as_str().contains("accessToken")) {
+                self.target.secrets().keep(token.as_str());
+            }
             let value = found.map_or_else(|| format!("unsaved-{name}"), |group| group.as_str().to_owned());
             self.vars.set(name, value);
         }

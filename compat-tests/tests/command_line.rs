@@ -302,10 +302,68 @@ fn a_wrong_login_gives_2_and_one_line_and_a_right_one_is_used() {
     let login = ["--auth", "nacos:right", "--only", "^auth-login/login$"];
     let (code, stdout, stderr) = run(&locked_server(), &login);
     assert!(
-        code == 1 && stdout.contains("POST /nacos/v1/auth/login?username=nacos&password=right\n"),
+        code == 1 && stdout.contains("POST /nacos/v1/auth/login?username=nacos&password=***\n"),
         "{stdout}{stderr}"
     );
     let right = ["--auth", "nacos:right", "--only", "^list/unknown-service$"];
     let (code, stdout, stderr) = run(&locked_server(), &right);
     assert!(code < 2 && stdout.contains("\n1 cases: "), "it was played: {stdout}{stderr}");
+}
+
+/// A server that gives a token to everybody, and in everything that it says repeats what it was asked and shown.
+fn telltale() -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut data = [0; 8192];
+            let count = stream.read(&mut data).unwrap_or(0);
+            let request = String::from_utf8_lossy(&data[..count]).into_owned();
+            let echo: String = request.chars().filter(|c| !"\"\\\r\n".contains(*c)).collect();
+            let body = if request.contains("/auth/login?") {
+                format!(r#"{{"accessToken":"opaque-token-1","echo":"{echo}"}}"#)
+            } else {
+                format!(r#"{{"name":"{echo}","clusters":"","cacheMillis":"{echo}","hosts":[]}}"#)
+            };
+            let echo: String = echo.chars().take(500).collect();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: x/{echo}\r\nVary: {echo}");
+            let _ = write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    url
+}
+
+#[test]
+fn neither_the_password_nor_a_token_is_in_any_report_or_error() {
+    let auth = ["--auth", "boss:hunter 2/secret"];
+    let shown = |text: &str| {
+        let secrets = ["hunter", "opaque-token", "Ym9zczpodW50ZXI", "Bearer opaque", "Bearer%20opaque"];
+        secrets.into_iter().find(|secret| text.contains(secret)).map(str::to_owned)
+    };
+    for format in ["text", "json", "junit", "html"] {
+        let only = ["--only", "^(list/|auth-login/|http-wire/)", "-v", "--report", format];
+        let (code, stdout, stderr) = run(&telltale(), &[&auth[..], &only].concat());
+        assert_eq!(code, 1, "{stderr}");
+        assert!(stdout.contains("***"), "{stdout}");
+        assert_eq!((shown(&stdout), shown(&stderr)), (None, None), "{format}: {stdout}{stderr}");
+    }
+    let refuses: &[u8] = b"HTTP/1.1 403 x\r\nContent-Length: 28\r\n\r\nboss with hunter 2/secret? no";
+    let (code, _, stderr) = run(&listener(refuses), &auth);
+    assert!(code == 2 && stderr.contains("is refused: 403 boss with ***"), "{stderr}");
+    let (code, _, stderr) = run("http://boss:hunter2@127.0.0.1:1", &[]);
+    assert!(code == 2 && stderr.contains("has a login in it") && shown(&stderr).is_none(), "{stderr}");
+}
+
+#[test]
+fn files_of_ones_own_are_played_with_a_login_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = r#"[{"name": "list", "steps": [{"request": "GET /nacos/v1/ns/instance/list?serviceName=${run}",
+        "response": {"status": 200, "body": "{\"name\":\"\",\"clusters\":\"\",\"cacheMillis\":3000,\"hosts\":[]}"}}]}]"#;
+    let file = file(folder.path(), "own.json", list);
+    let file = file.to_str().unwrap();
+    assert_eq!(run(&locked_server(), &[file, "--auth", "nacos:right"]).0, 0);
+    assert_eq!(run(&locked_server(), &[file]).0, 1);
+    let (code, _, stderr) = run(&locked_server(), &[file, "--auth", "nacos:wrong"]);
+    assert!(code == 2 && stderr.contains("is refused: 403"), "{stderr}");
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::finding::{Fate, Finding};
+use crate::secrets::Secrets;
 use crate::session::Outcome;
 
 /// What was run and what came of it.
@@ -44,6 +45,42 @@ impl Counts {
 }
 
 impl Run {
+    /// Takes secrets out of whatever was sent, came, or was said of it.
+    pub fn hide(&mut self, secrets: &Secrets) {
+        secrets.hide(&mut self.url);
+        let outcome = &mut self.outcome;
+        outcome.cut_off.iter_mut().chain(&mut outcome.left_behind).for_each(|text| secrets.hide(text));
+        for finding in &mut outcome.findings {
+            let steps = match &mut finding.fate {
+                Fate::Differs(steps) => steps,
+                Fate::Excused { why, steps } => {
+                    secrets.hide(why);
+                    steps
+                }
+                Fate::Broke { sent, why, before, .. } => {
+                    secrets.hide(sent);
+                    secrets.hide(why);
+                    before
+                }
+                Fate::Faulty { .. }
+                | Fate::Better { .. }
+                | Fate::Same
+                | Fate::NotOffered(_)
+                | Fate::NotPlayed(_) => continue,
+            };
+            for step in steps {
+                for text in [&mut step.sent, &mut step.want, &mut step.got] {
+                    secrets.hide(text);
+                }
+                for one in &mut step.differences {
+                    for text in [&mut one.place, &mut one.want, &mut one.got] {
+                        secrets.hide(text);
+                    }
+                }
+            }
+        }
+    }
+
     /// How many cases went how.
     pub fn counts(&self) -> Counts {
         let count = |what: fn(&Fate) -> bool| self.outcome.findings.iter().filter(|f| what(&f.fate)).count();
