@@ -143,8 +143,10 @@ pub fn list(cases: &[Playable<'_>]) -> String {
         let clients: Vec<&str> = facts.clients.iter().map(|client| client.title()).collect();
         let clients = if clients.is_empty() { String::new() } else { format!("; {}", clients.join(", ")) };
         let level = format!("{:?}", facts.level).to_lowercase();
+        let needs: Vec<String> = facts.needs.iter().map(ToString::to_string).collect();
+        let needs = if needs.is_empty() { String::new() } else { format!("; needs {}", needs.join(", ")) };
         text.push_str(&format!(
-            "{}\n    {}\n    {} [{level}, weight {}{clients}]\n",
+            "{}\n    {}\n    {} [{level}, weight {}{clients}{needs}]\n",
             facts.id, facts.says, facts.source, facts.weight
         ));
     }

@@ -58,6 +58,25 @@ pub enum Need {
     Member,
 }
 
+impl std::fmt::Display for Need {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::SameMachine => "the same machine",
+            Self::OwnAddress => "the server's own address to be the one that is asked",
+            Self::ContextPath => "a context path",
+            Self::Auth => "authentication",
+            Self::AuthWhiteList => "authentication with a white list of agents",
+            Self::Login => "a login",
+            Self::RecordedKey => "the secret key of the recordings",
+            Self::RecordedIdentity => "the identity of peers of the recordings",
+            Self::Metrics => "metrics",
+            Self::HealthChecks => "health checks of persistent instances",
+            Self::Peers => "other members, by --peer",
+            Self::Member => "membership, by --member",
+        })
+    }
+}
+
 /// A client that was seen to depend on what a case shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 pub enum Client {

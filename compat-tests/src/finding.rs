@@ -26,7 +26,7 @@ pub enum Fate {
         /// What is right in place of what was recorded.
         why: String,
     },
-    /// Not as recorded where the recording has a fault, but as is right.
+    /// As is right where the recording has a fault.
     Better {
         /// What is right in place of what was recorded.
         why: String,

@@ -46,5 +46,6 @@ pub mod stop;
 pub mod target;
 pub mod timely;
 pub mod trial;
+pub mod tries;
 pub mod vars;
 pub mod written;

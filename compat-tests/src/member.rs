@@ -192,6 +192,23 @@ impl Member {
         lock(&self.shared.holds).remove(key);
     }
 
+    /// Takes away all that is held whose key has the text `run`, also from those who were told of it: nobody else may.
+    pub fn let_go(&self, run: &str, servers: &[Target]) {
+        let _telling = self.telling();
+        let held = |key: &&String| key.contains(run);
+        let keys: Vec<String> = lock(&self.shared.holds).keys().filter(held).cloned().collect();
+        for key in keys {
+            self.forget(&key);
+            let name = Json::Text(key.clone()).written();
+            let body =
+                format!("{{{name}:{{\"key\":{name},\"value\":{{\"instanceList\":[]}},\"timestamp\":1}}}}");
+            for server in servers {
+                let request = as_member("PUT", "/nacos/v1/ns/distro/datum", Some(body.clone()));
+                let _ = self.calls(server).send(&request); // one that is gone has nothing any more
+            }
+        }
+    }
+
     /// Who asks for the health of the service `NAMESPACE##GROUP@@NAME` is told these (`ip:port_true`) from now on.
     pub fn see(&self, key: &str, statuses: &[&str]) {
         let statuses = statuses.iter().map(|status| (*status).to_owned()).collect();

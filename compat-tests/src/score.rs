@@ -25,7 +25,7 @@ pub struct Tally<'a> {
     pub untold: usize,
     /// Of those that passed: how many went as recorded where the recording has a fault.
     pub faulty: usize,
-    /// Of those that passed: how many went as is right where the recording has a fault.
+    /// Of those that passed: how many went as is right where the recording has a fault, be it by more than what was recorded.
     pub better: usize,
     /// What failed, the heaviest first; for a client also what has a fault that breaks it.
     pub failed: Vec<&'a Finding>,

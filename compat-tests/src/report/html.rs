@@ -77,11 +77,15 @@ fn table<'a>(rows: impl Iterator<Item = (&'a str, &'a Tally<'a>)>, page: &mut St
             0 => String::new(),
             count => format!(" <span class=w>(+ {count} not offered)</span>"),
         };
+        let not_told = match tally.untold {
+            0 => String::new(),
+            count => format!(" <span class=w>(+ {count} not told)</span>"),
+        };
         let apart = |count: usize, what: &str| match count {
             0 => String::new(),
             _ => format!(" <span class=w>({count} {what})</span>"),
         };
-        let apart = apart(tally.better, "better") + &apart(tally.faulty, "with a fault");
+        let apart = apart(tally.better, "right where recorded wrong") + &apart(tally.faulty, "with a fault");
         let failed: Vec<String> = tally
             .failed
             .iter()
@@ -90,7 +94,7 @@ fn table<'a>(rows: impl Iterator<Item = (&'a str, &'a Tally<'a>)>, page: &mut St
         let _ = writeln!(
             page,
             "<tr><td>{}</td><td class=n>{shown}</td><td><div class=\"bar{low}\"><i style=\"width:{}%\"></i></div></td>\
-             <td class=n>{}{apart}{not_offered}</td><td>{}</td></tr>",
+             <td class=n>{}{apart}{not_offered}{not_told}</td><td>{}</td></tr>",
             escaped(name),
             percent.unwrap_or(0),
             tally.cases,
@@ -223,7 +227,7 @@ fn cases(run: &Run, page: &mut String) {
         let result = match fate {
             Fate::Same => "as expected",
             Fate::Faulty { .. } => "as recorded, with a fault",
-            Fate::Better { .. } => "better than recorded",
+            Fate::Better { .. } => "right where the recording has a fault",
             Fate::Excused { .. } => "different, not counted",
             Fate::Differs(_) | Fate::Broke { .. } => "<b>different</b>",
             Fate::NotOffered(_) => "not offered",

@@ -24,7 +24,7 @@ pub fn json(run: &Run) -> String {
         "cut_off": run.outcome.cut_off,
         "left_behind": run.outcome.left_behind,
         "as_expected": counts.same,
-        "better": counts.better,
+        "right_where_recorded_wrong": counts.better,
         "with_fault": counts.faulty,
         "not_counted": counts.excused,
         "different": counts.failed,
@@ -44,7 +44,7 @@ fn tallied(tally: &Tally<'_>) -> Value {
         "weight_played": tally.played,
         "not_offered": tally.not_offered,
         "not_told": tally.untold,
-        "better": tally.better,
+        "right_where_recorded_wrong": tally.better,
         "with_fault": tally.faulty,
         "failed": tally.failed.iter().map(|finding| &finding.facts.id).collect::<Vec<_>>(),
     })
@@ -55,7 +55,7 @@ fn case(finding: &Finding) -> Value {
     let (result, why, steps) = match &finding.fate {
         Fate::Same => ("same", None, None),
         Fate::Faulty { why } => ("with the recording's fault", Some(why.clone()), None),
-        Fate::Better { why } => ("better", Some(why.clone()), None),
+        Fate::Better { why } => ("right where recorded wrong", Some(why.clone()), None),
         Fate::Differs(steps) => ("different", None, Some(steps)),
         Fate::Excused { why, steps } => ("not counted", Some(why.clone()), Some(steps)),
         Fate::Broke { sent, why, before, .. } => ("different", Some(format!("{sent}: {why}")), Some(before)),

@@ -124,7 +124,7 @@ impl Run {
         let counts = self.counts();
         let mut line = format!("{} cases: {} as expected", counts.played(), counts.same);
         for (count, what) in [
-            (counts.better, "better than a recording with a fault"),
+            (counts.better, "right where the recording has a fault"),
             (counts.faulty, "with the fault of the recording"),
         ] {
             if count > 0 {

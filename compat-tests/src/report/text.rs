@@ -62,7 +62,7 @@ fn line(name: &str, tally: &Tally<'_>, text: &mut String) {
         let _ = write!(text, ", {} more not offered", tally.not_offered);
     }
     if tally.better > 0 {
-        let _ = write!(text, ", {} of them better than recorded", tally.better);
+        let _ = write!(text, ", {} of them right where the recording has a fault", tally.better);
     }
     if tally.faulty > 0 {
         let _ = write!(text, ", {} of them with the fault of the recording", tally.faulty);
@@ -115,7 +115,7 @@ fn describe(finding: &Finding, excused: bool, text: &mut String) {
             indented(text, "  ", why);
         }
         Fate::Better { why } if excused => {
-            let _ = writeln!(text, "better {}", facts.id);
+            let _ = writeln!(text, "right {}", facts.id);
             indented(text, "  ", why);
         }
         Fate::Same | Fate::Faulty { .. } | Fate::Better { .. } | Fate::NotOffered(_) | Fate::NotPlayed(_) => {

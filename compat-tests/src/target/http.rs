@@ -14,8 +14,8 @@ use crate::golden::HttpRequest;
 /// Headers that belong to the connection or change with every answer.
 const LEFT_OUT: [&str; 5] = ["date", "content-length", "connection", "keep-alive", "transfer-encoding"];
 
-/// How soon one who waits for an answer notices that the server has died.
-const LOOK: Duration = Duration::from_millis(500);
+/// How soon one who waits for an answer notices that the run is over.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// What a server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,12 +37,13 @@ impl Target {
         let body = request.form.as_ref().map(|form| urlencoded(form));
         let body = body.as_ref().or(request.body.as_ref());
         self.note(&request.method, &request.target, body.map(String::as_str).unwrap_or_default());
+        let is_write = !matches!(request.method.as_str(), "GET" | "HEAD" | "OPTIONS");
         let deadline = Deadline::after(request.timeout);
         let mut stream = self.connect(request.timeout)?;
         stream.set_read_timeout(Some(LOOK.min(request.timeout)))?;
         // A server may refuse a long request before it has read all of it: its answer counts, not our write.
         let written = deadline.send(&mut stream, &self.bytes_of(request)?);
-        match read(&mut stream, request.method == "HEAD", &deadline, || self.stop.has_died()) {
+        match read(&mut stream, request.method == "HEAD", &deadline, || self.stop.gives_up(is_write)) {
             Ok(Response { status, headers, body }) => Ok(Response {
                 status,
                 headers: self.headers_as_recorded(headers),

@@ -91,6 +91,12 @@ impl Target {
         Self { stop: stop.clone(), secrets: secrets.clone(), ..self }
     }
 
+    /// The same server for those who tidy up after a run, also after one that was interrupted.
+    #[must_use]
+    pub fn for_tidying(&self) -> Self {
+        Self { stop: self.stop.for_tidying(), ..self.clone() }
+    }
+
     /// The same server, asked with this token; without one, as somebody who didn't log in.
     pub fn with_token(self, token: Option<String>) -> Self {
         token.iter().for_each(|token| self.secrets.keep(token));

@@ -60,7 +60,7 @@ impl Target {
                 }
                 break;
             }
-            ensure!(!self.stop.has_died(), "the run is over");
+            ensure!(!self.stop.gives_up(true), "the run is over");
             line.receive(LOOK.min(deadline.left()))?;
         }
         line.until_silent(exchange.idle, exchange.timeout)?;

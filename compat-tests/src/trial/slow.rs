@@ -13,8 +13,8 @@ use crate::cases::{Library, Playable};
 use crate::facts::Level;
 use crate::finding::{Fate, Finding};
 use crate::replay::StepDifference;
-use crate::session::TOO_LATE;
 use crate::target::Target;
+use crate::tries::TOO_LATE;
 
 /// How slow, and how often it is tried.
 pub struct Slowness {
