@@ -60,7 +60,7 @@ pub fn switches(target: &Target) -> Result<String> {
 /// The server can't be asked, or stays as it is.
 pub fn put_back(target: &Target, before: &str) -> Result<()> {
     put_status_back(target)?;
-    let as_before = || Ok::<_, anyhow::Error>(is_same(&switches(target)?, before));
+    let as_before = || Ok::<_, anyhow::Error>(unset_alike(&switches(target)?) == unset_alike(before));
     if as_before()? {
         return Ok(());
     }
@@ -75,10 +75,10 @@ pub fn put_back(target: &Target, before: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether two tables are the same: a status that was taken back is an empty text in place of `null`.
-fn is_same(one: &str, other: &str) -> bool {
+/// A table in which a status that isn't set is spelled in one way: after it was taken back it is an empty text in place of `null`.
+pub fn unset_alike(table: &str) -> String {
     let unset = Regex::new(r#""overriddenServerStatus":(null|"")"#).expect("a literal pattern");
-    unset.replace(one, "") == unset.replace(other, "")
+    unset.replace(table, r#""overriddenServerStatus":null"#).into_owned()
 }
 
 fn as_peer(method: &str, target: &str) -> HttpRequest {
