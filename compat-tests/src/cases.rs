@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use regex::Regex;
 
 use crate::facts::{Facts, Level};
-use crate::golden::{self, Suite};
+use crate::golden::{self, Scenario, Suite};
 use crate::index::Index;
 use crate::order::{Case, rank};
 use crate::replay::waits;
@@ -16,6 +16,8 @@ use crate::written::{self, Written};
 /// Scenarios and their facts as they lie on the disk.
 pub struct Library {
     suites: Vec<Suite>,
+    /// What is right where a recording has a fault: scenarios of the same suites and names.
+    right: Vec<Suite>,
     index: Index,
     written: bool,
 }
@@ -36,6 +38,8 @@ pub struct Playable<'a> {
     pub facts: Facts,
     /// What it does.
     pub steps: Steps<'a>,
+    /// What is right in place of what was recorded, where that has a fault.
+    pub right: Option<Case<'a>>,
 }
 
 impl Library {
@@ -45,10 +49,15 @@ impl Library {
     /// If the files of the source tree can't be read.
     pub fn own(improved: bool) -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let folder = here.join(if improved { "improved" } else { "golden" });
-        let suites = golden::load_folder(&folder)
-            .context("no files were named and those of the source tree can't be read")?;
-        Self::of(suites, own_index()?, !improved)
+        let load = |folder: &str| {
+            golden::load_folder(&here.join(folder))
+                .context("no files were named and those of the source tree can't be read")
+        };
+        let right = load("improved")?;
+        match improved {
+            true => Self::of(right, Vec::new(), own_index()?, false),
+            false => Self::of(load("golden")?, right, own_index()?, true),
+        }
     }
 
     /// The cases of these files alone.
@@ -57,25 +66,42 @@ impl Library {
     /// If one can't be read.
     pub fn of_files(files: &[impl AsRef<Path>]) -> Result<Self> {
         let suites = files.iter().map(|file| golden::load(file.as_ref())).collect::<Result<_>>()?;
-        Self::of(suites, own_index().unwrap_or_default(), false)
+        Self::of(suites, Vec::new(), own_index().unwrap_or_default(), false)
     }
 
-    fn of(mut suites: Vec<Suite>, index: Index, written: bool) -> Result<Self> {
+    fn of(mut suites: Vec<Suite>, right: Vec<Suite>, index: Index, written: bool) -> Result<Self> {
         index.ease(&mut suites)?;
-        Ok(Self { suites, index, written })
+        Ok(Self { suites, right, index, written })
+    }
+
+    /// What is right in place of a recording with a fault.
+    fn right_of(&self, suite: &str, recorded: &Scenario) -> Option<Case<'_>> {
+        recorded.fault.as_ref()?;
+        let suite = self.right.iter().find(|known| known.name == suite)?;
+        let scenario = suite.scenarios.iter().find(|stated| stated.name == recorded.name)?;
+        Some(Case { suite: &suite.name, scenario })
     }
 
     /// The cases of a level whose id has a match; without a level, of all.
     pub fn cases(&self, level: Option<Level>, only: Option<&Regex>) -> Vec<Playable<'_>> {
         let recorded = self.suites.iter().flat_map(|suite| {
-            suite.scenarios.iter().map(|scenario| Playable {
-                facts: self.index.facts(&suite.name, scenario),
-                steps: Steps::Recorded(Case { suite: &suite.name, scenario }),
+            suite.scenarios.iter().map(|scenario| {
+                let right = self.right_of(&suite.name, scenario);
+                // Where the recording has a fault, its sentence isn't what one wants of a server.
+                let sentence = right.map_or(scenario, |right| right.scenario);
+                Playable {
+                    facts: self.index.facts(&suite.name, sentence),
+                    steps: Steps::Recorded(Case { suite: &suite.name, scenario }),
+                    right,
+                }
             })
         });
         let written = written::all().into_iter().filter(|_| self.written);
-        let written =
-            written.map(|written| Playable { facts: written.facts(), steps: Steps::Written(written) });
+        let written = written.map(|written| Playable {
+            facts: written.facts(),
+            steps: Steps::Written(written),
+            right: None,
+        });
         recorded
             .chain(written)
             .filter(|case| level.is_none_or(|level| level.plays(case.facts.level)))
@@ -117,8 +143,10 @@ pub fn list(cases: &[Playable<'_>]) -> String {
         let clients: Vec<&str> = facts.clients.iter().map(|client| client.title()).collect();
         let clients = if clients.is_empty() { String::new() } else { format!("; {}", clients.join(", ")) };
         let level = format!("{:?}", facts.level).to_lowercase();
+        let needs: Vec<String> = facts.needs.iter().map(ToString::to_string).collect();
+        let needs = if needs.is_empty() { String::new() } else { format!("; needs {}", needs.join(", ")) };
         text.push_str(&format!(
-            "{}\n    {}\n    {} [{level}, weight {}{clients}]\n",
+            "{}\n    {}\n    {} [{level}, weight {}{clients}{needs}]\n",
             facts.id, facts.says, facts.source, facts.weight
         ));
     }

@@ -1,13 +1,15 @@
 //! What differs between an expected answer and the one that came. No I/O.
 //!
 //! JSON is compared as a tree in which numbers keep their spelling; JSON inside a JSON text (as in a push) is
-//! opened; volatile values count by kind, lists without order are sorted first. Everything else is compared
-//! as text. Source of the rules: the format that the recordings were made in, README.md.
+//! opened; volatile values count by kind, lists without order are sorted first, and of bodies that are ignored the types of
+//! their values are looked at. Everything else is compared as text. Source of the rules: the format that the recordings were made in, README.md.
 
 use crate::golden::{Expected, ExpectedRaw, ExpectedResponse, Rules};
 use crate::json::{Json, parse};
 use crate::run::Got;
+use crate::shown::{ABSENT, ORDER};
 use crate::target::{RawItem, Response};
+use crate::timely::mark;
 use crate::vars::quote_folded_numbers;
 
 /// Keys whose values differ from call to call.
@@ -19,8 +21,9 @@ const TIMES: [&str; 3] = ["lastRefTime", "timestamp", "lastBeat"];
 /// Lists whose order a server doesn't promise.
 const UNORDERED: [&str; 3] = ["hosts", "ips", "doms"];
 
-/// As many differences of one body are named.
-const MOST_NAMED: usize = 8;
+/// As many differences of one body are kept; so many that what one of them hides, such as a client that breaks, isn't lost
+/// behind others.
+const MOST_KEPT: usize = 1000;
 
 /// One thing that is not as expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,11 +34,21 @@ pub struct Difference {
     pub want: String,
     /// What came.
     pub got: String,
+    /// Whether time alone can bring a right server to it, so that it says nothing where time was lost ([`timely`](crate::timely)).
+    pub hangs_on_time: bool,
 }
 
 impl Difference {
-    fn new(place: impl Into<String>, want: &impl ToString, got: &impl ToString) -> Self {
-        Self { place: place.into().trim_end().to_owned(), want: want.to_string(), got: got.to_string() }
+    /// One that no time brings about.
+    pub fn new(place: impl Into<String>, want: &impl ToString, got: &impl ToString) -> Self {
+        let place = place.into().trim_end().to_owned();
+        Self { place, want: want.to_string(), got: got.to_string(), hangs_on_time: false }
+    }
+
+    /// The same, as one that time can bring about.
+    #[must_use]
+    pub fn of_time(self) -> Self {
+        Self { hangs_on_time: true, ..self }
     }
 }
 
@@ -53,20 +66,26 @@ fn compare_one(expected: &Expected, got: &Got, rules: &Rules, key_order: bool) -
         (Expected::Response(want), Got::Response(got)) => bodies.response("", want, got),
         (Expected::Datagram { gzip, body }, Got::Datagram(Some(got), _)) => {
             bodies.plain("compressed", gzip, &got.gzip);
-            bodies.body("body", body, &got.body);
-            bodies.plain("body /data", &kind_of_data(body), &kind_of_data(&got.body));
+            bodies.pushed("body", body, &got.body);
+            // As large as what is in it.
+            let other_hosts = bodies.out.iter().any(|one| one.hangs_on_time && one.want.contains(" items: "));
+            bodies
+                .out
+                .iter_mut()
+                .filter(|one| one.place == "compressed")
+                .for_each(|one| one.hangs_on_time = other_hosts);
         }
         (Expected::Datagram { body, .. }, Got::Datagram(None, _)) => {
-            bodies.plain("datagram", body, &"nothing came".to_owned());
+            bodies.of_time("datagram", body, &"nothing came");
         }
         (Expected::Nothing, Got::Datagram(Some(got), _)) => {
-            bodies.plain("datagram", &"nothing".to_owned(), &got.body);
+            bodies.of_time("datagram", &"nothing", &got.body);
         }
         (Expected::Nothing, Got::Datagram(None, _))
         | (Expected::Reached, Got::Until { reached: true, .. }) => {}
         (Expected::Reached, Got::Until { elapsed, last, .. }) => {
             let came = format!("not so after {} ms: {last}", elapsed.as_millis());
-            bodies.plain("body", &"the text to come or go".to_owned(), &came);
+            bodies.of_time("body", &"the text to come or go", &came);
         }
         (Expected::Raw { responses, closed }, Got::Raw(got)) => {
             bodies.raw(responses, &got.items);
@@ -78,7 +97,7 @@ fn compare_one(expected: &Expected, got: &Got, rules: &Rules, key_order: bool) -
         && *elapsed < min
     {
         let (min, elapsed) = (min.as_millis(), elapsed.as_millis());
-        out.push(Difference::new("time", &format!("at least {min} ms"), &format!("{elapsed} ms")));
+        out.push(Difference::new("time", &format!("at least {min} ms"), &format!("{elapsed} ms")).of_time());
     }
     out
 }
@@ -94,6 +113,10 @@ impl Bodies<'_> {
         if want != got {
             self.out.push(Difference::new(place, want, got));
         }
+    }
+
+    fn of_time(&mut self, place: &str, want: &impl ToString, got: &impl ToString) {
+        self.out.push(Difference::new(place, want, got).of_time());
     }
 
     fn response(&mut self, place: &str, want: &ExpectedResponse, got: &Response) {
@@ -116,6 +139,8 @@ impl Bodies<'_> {
         }
         if !self.rules.ignore_body {
             self.body(&format!("{place}body"), &want.body, body);
+        } else if !want.status.refuses() {
+            self.types(&format!("{place}body"), &want.body, body);
         }
         for name in &self.rules.headers {
             let value = |headers| header(headers, name).unwrap_or("(absent)").to_owned();
@@ -141,30 +166,45 @@ impl Bodies<'_> {
     }
 
     fn body(&mut self, place: &str, want: &str, got: &str) {
+        let mut found = self.in_body(place, want, got);
+        mark(&mut found, false);
+        self.out.append(&mut found);
+    }
+
+    /// Of a body that is ignored the types of its values, if it is JSON: of the fields that are there.
+    fn types(&mut self, place: &str, want: &str, got: &str) {
+        let Some(want @ (Json::Object(_) | Json::List(_))) = read(want) else { return };
+        match read(got) {
+            None => self.plain(place, &format!("<{}>", want.kind()), &"no JSON".to_owned()),
+            Some(got) => types(&want, &got, place.to_owned() + " ", self.out),
+        }
+    }
+
+    fn pushed(&mut self, place: &str, want: &str, got: &str) {
+        let mut found = self.in_body(place, want, got);
+        mark(&mut found, true);
+        self.out.append(&mut found);
+    }
+
+    fn in_body(&self, place: &str, want: &str, got: &str) -> Vec<Difference> {
+        let mut found = Vec::new();
         let (want, got) = (self.masked(want), self.masked(got));
         let trees = (read(&want), read(&got));
         let (Some(want_tree), Some(got_tree)) = trees else {
-            self.plain(place, &want, &got);
-            return;
+            if want != got {
+                found.push(Difference::new(place, &want, &got));
+            }
+            return found;
         };
         let normal = |tree| normalise(tree, "", self.rules, self.key_order);
         let (want_tree, got_tree) = (normal(want_tree), normal(got_tree));
-        if want_tree != got_tree {
-            let mut found = Vec::new();
-            tree(&want_tree, &got_tree, place.to_owned() + " ", &mut found);
-            found.truncate(MOST_NAMED);
-            self.out.append(&mut found);
-        }
+        tree(&want_tree, &got_tree, place.to_owned() + " ", &mut found);
+        found
     }
 
     fn masked(&self, body: &str) -> String {
         self.rules.masks.iter().fold(body.to_owned(), |body, mask| mask.apply(&body))
     }
-}
-
-/// What a push has its list in: a text, which clients parse for themselves. As trees, that and an object are the same.
-fn kind_of_data(push: &str) -> &'static str {
-    read(push).and_then(|push| push.get("data").map(Json::kind)).unwrap_or("nothing")
 }
 
 fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
@@ -183,7 +223,9 @@ fn read(text: &str) -> Option<Json> {
 fn normalise(value: Json, path: &str, rules: &Rules, key_order: bool) -> Json {
     match value {
         Json::Text(text) if text.starts_with(['{', '[']) => match read(&text) {
-            Some(inner) if !matches!(inner, Json::Text(_)) => normalise(inner, path, rules, key_order),
+            Some(inner) if !matches!(inner, Json::Text(_)) => {
+                Json::Within(Box::new(normalise(inner, path, rules, key_order)))
+            }
             _ => Json::Text(text),
         },
         Json::Object(pairs) => {
@@ -225,6 +267,7 @@ fn kind(key: &str, value: &Json) -> &'static str {
     match value {
         Json::Text(text) if key == "checksum" && text.len() == 32 && text.bytes().all(hex) => "an MD5",
         Json::Number(number) if TIMES.contains(&key) && number.starts_with('-') => "a negative number",
+        Json::Number(number) if TIMES.contains(&key) && number.contains(['.', 'e', 'E']) => "a fraction",
         _ => value.kind(),
     }
 }
@@ -236,11 +279,12 @@ fn names(always: &[&str], also: &[String], key: &str, path: &str) -> bool {
 
 /// Names what differs between two trees that aren't equal.
 fn tree(want: &Json, got: &Json, path: String, out: &mut Vec<Difference>) {
-    if want == got || out.len() >= MOST_NAMED {
+    if want == got || out.len() >= MOST_KEPT {
         return;
     }
     match (want, got) {
         (Json::Object(want), Json::Object(got)) => object(want, got, &path, out),
+        (Json::Within(want), Json::Within(got)) => tree(want, got, path, out),
         (Json::List(want), Json::List(got)) if want.len() == got.len() => {
             for (at, (want, got)) in want.iter().zip(got).enumerate() {
                 tree(want, got, format!("{path}/{at}"), out);
@@ -248,10 +292,46 @@ fn tree(want: &Json, got: &Json, path: String, out: &mut Vec<Difference>) {
         }
         (Json::List(wanted), Json::List(came)) => {
             let counts = (format!("{} items: {want}", wanted.len()), format!("{} items: {got}", came.len()));
-            out.push(Difference::new(path, &counts.0, &counts.1));
+            out.push(Difference::new(&path, &counts.0, &counts.1));
+            // What is in both is compared all the same.
+            for (at, want) in wanted.iter().enumerate() {
+                let same = address(want).and_then(|own| came.iter().find(|got| address(got) == Some(own)));
+                if let Some(got) = same {
+                    tree(want, got, format!("{path}/{at}"), out);
+                }
+            }
         }
         _ => out.push(Difference::new(path, want, got)),
     }
+}
+
+/// Names values of another type than was recorded, `null` where it wasn't among them. Of an object the fields that are in both
+/// are looked at, of a list each item as the first that was recorded.
+fn types(want: &Json, got: &Json, path: String, out: &mut Vec<Difference>) {
+    match (want, got) {
+        (Json::Null, _) => {} // recorded while there was nothing to tell
+        (Json::Object(want), Json::Object(got)) => {
+            for (key, want) in want {
+                let same = got.iter().find(|(other, _)| other == key);
+                if let Some((_, got)) = same {
+                    types(want, got, format!("{path}/{key}"), out);
+                }
+            }
+        }
+        (Json::List(want), Json::List(got)) => {
+            for (at, got) in got.iter().enumerate().take(MOST_KEPT) {
+                let Some(want) = want.first() else { break };
+                types(want, got, format!("{path}/{at}"), out);
+            }
+        }
+        _ if want.kind() == got.kind() || out.len() >= MOST_KEPT => {}
+        _ => out.push(Difference::new(path, &format!("<{}>", want.kind()), &format!("<{}>", got.kind()))),
+    }
+}
+
+/// What tells an instance in a list from the others.
+fn address(instance: &Json) -> Option<[&Json; 2]> {
+    Some([instance.get("ip")?, instance.get("port")?])
 }
 
 fn object(want: &[(String, Json)], got: &[(String, Json)], path: &str, out: &mut Vec<Difference>) {
@@ -272,17 +352,17 @@ fn object(want: &[(String, Json)], got: &[(String, Json)], path: &str, out: &mut
     let before = out.len();
     for (key, value) in want {
         match got.iter().find(|(other, _)| other == key) {
-            None => out.push(Difference::new(format!("{path}/{key}"), value, &"(absent)")),
+            None => out.push(Difference::new(format!("{path}/{key}"), value, &ABSENT)),
             Some((_, came)) => tree(value, came, format!("{path}/{key}"), out),
         }
     }
     for (key, value) in got {
         if !want_keys.contains(key) {
-            out.push(Difference::new(format!("{path}/{key}"), &"(absent)", value));
+            out.push(Difference::new(format!("{path}/{key}"), &ABSENT, value));
         }
     }
     if out.len() == before {
-        let place = format!("{path} (order of keys)");
+        let place = format!("{path} {ORDER}");
         out.push(Difference::new(place, &want_keys.join(","), &got_keys.join(",")));
     }
 }

@@ -58,6 +58,25 @@ pub enum Need {
     Member,
 }
 
+impl std::fmt::Display for Need {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::SameMachine => "the same machine",
+            Self::OwnAddress => "the server's own address to be the one that is asked",
+            Self::ContextPath => "a context path",
+            Self::Auth => "authentication",
+            Self::AuthWhiteList => "authentication with a white list of agents",
+            Self::Login => "a login",
+            Self::RecordedKey => "the secret key of the recordings",
+            Self::RecordedIdentity => "the identity of peers of the recordings",
+            Self::Metrics => "metrics",
+            Self::HealthChecks => "health checks of persistent instances",
+            Self::Peers => "other members, by --peer",
+            Self::Member => "membership, by --member",
+        })
+    }
+}
+
 /// A client that was seen to depend on what a case shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 pub enum Client {
@@ -132,6 +151,8 @@ pub struct Facts {
     pub needs: Vec<Need>,
     /// Whom a failure breaks.
     pub clients: Vec<Client>,
+    /// Of them those whom a server breaks that has the fault of the recording, too. The others live with it.
+    pub fault_breaks: Vec<Client>,
     /// 3: such a client stops working; 2: it works, but its user loses something; 1: tools or nobody.
     pub weight: u32,
 }

@@ -46,8 +46,8 @@ pub fn greet(target: Target, auth: Option<&str>) -> Result<Greeting> {
     let demands_token = matches!(bare.status, 401 | 403);
     let (target, login) = match auth {
         Some(auth) => {
-            let (token, login) = log_in(&target, auth)?;
-            (target.with_token(Some(token)), Some(login))
+            let (target, login) = logged_in(target, auth)?;
+            (target, Some(login))
         }
         None => {
             ensure!(!demands_token, "the server wants a login: give --auth USER:PASSWORD");
@@ -209,8 +209,18 @@ fn not_nacos(target: &Target, answer: &Response) -> String {
     )
 }
 
+/// The server as it is asked by `USER:PASSWORD`, and who that is.
+///
+/// # Errors
+/// The login is refused, or there is none.
+pub fn logged_in(target: Target, auth: &str) -> Result<(Target, Login)> {
+    let (token, login) = log_in(&target, auth)?;
+    Ok((target.with_token(Some(token)), login))
+}
+
 /// The token for `USER:PASSWORD`, and who that is.
 fn log_in(target: &Target, auth: &str) -> Result<(String, Login)> {
+    target.secrets().keep_login(auth);
     let (user, password) = auth.split_once(':').context("--auth is not of the form USER:PASSWORD")?;
     let query = format!("username={}&password={}", escaped(user), escaped(password));
     for path in ["/nacos/v1/auth/login", "/nacos/v1/auth/users/login"] {
@@ -219,6 +229,7 @@ fn log_in(target: &Target, auth: &str) -> Result<(String, Login)> {
         let token = answered.as_ref().and_then(|answer| answer.get("accessToken"));
         match (answer.status, token) {
             (200, Some(Json::Text(token))) => {
+                target.secrets().keep(token);
                 let admin = answered.as_ref().and_then(|answer| answer.get("globalAdmin"));
                 let admin = admin != Some(&Json::Bool(false));
                 let login = Login { user: user.to_owned(), password: password.to_owned(), admin };

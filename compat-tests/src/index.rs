@@ -34,6 +34,8 @@ struct CaseIndex {
     needs: Vec<Need>,
     #[serde(default)]
     clients: Vec<Client>,
+    /// Whom the fault of the recording breaks; must be said where it has one and clients depend on the case.
+    fault_breaks: Option<Vec<Client>>,
     weight: Option<u32>,
     /// Where the recording has an order that real servers don't keep: as `unordered` of every step.
     #[serde(default)]
@@ -77,6 +79,7 @@ impl Index {
                 level: Level::Safe,
                 needs: Vec::new(),
                 clients: Vec::new(),
+                fault_breaks: Vec::new(),
                 weight: 1,
             };
         };
@@ -92,6 +95,7 @@ impl Index {
             level: case.and_then(|case| case.level).unwrap_or(index.level),
             needs,
             clients: case.map(|case| case.clients.clone()).unwrap_or_default(),
+            fault_breaks: case.and_then(|case| case.fault_breaks.clone()).unwrap_or_default(),
             weight: case.and_then(|case| case.weight).unwrap_or(1),
         }
     }
@@ -119,6 +123,12 @@ impl Index {
             }
         }
         Ok(())
+    }
+
+    /// Whether it says of a case whom the fault of its recording breaks.
+    pub fn tells_whom_a_fault_breaks(&self, suite: &str, case: &str) -> bool {
+        let case = self.0.get(suite).and_then(|suite| suite.cases.get(case));
+        case.is_some_and(|case| case.fault_breaks.is_some())
     }
 
     /// Names of suites and cases that the index has.

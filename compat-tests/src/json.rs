@@ -21,6 +21,8 @@ pub enum Json {
     List(Vec<Json>),
     /// An object: pairs as they came.
     Object(Vec<(String, Json)>),
+    /// A text that holds this: what normalising makes of it, so that it can be compared inside and is still no value itself.
+    Within(Box<Json>),
     /// Only the kind of value counts: what normalising leaves of a volatile value.
     Any(&'static str),
 }
@@ -32,7 +34,7 @@ impl Json {
             Self::Null => "null",
             Self::Bool(_) => "true or false",
             Self::Number(_) => "a number",
-            Self::Text(_) => "a text",
+            Self::Text(_) | Self::Within(_) => "a text",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
             Self::Any(kind) => kind,
@@ -53,6 +55,7 @@ impl Json {
                 let pairs: Vec<String> = pairs.iter().map(pair).collect();
                 format!("{{{}}}", pairs.join(","))
             }
+            Self::Within(inner) => text(&inner.written()),
             Self::Any(kind) => text(kind),
             plain => plain.to_string(),
         }
@@ -88,6 +91,7 @@ impl std::fmt::Display for Json {
                 }
                 out.write_str("}")
             }
+            Self::Within(inner) => write!(out, "{:?}", inner.to_string()),
             Self::Any(kind) => write!(out, "<{kind}>"),
         }
     }

@@ -48,6 +48,12 @@ impl Ledger {
                     None => (group.unwrap_or(GROUP), name.trim()),
                 };
                 let service = self.add(namespace, group, name);
+                // Not every server trims.
+                let raw =
+                    |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+                if let Some(namespace) = raw("namespaceId").filter(|raw| *raw != namespace) {
+                    self.add(namespace, group, name);
+                }
                 if let (Some(ip), Some(port)) = (first("ip"), first("port")) {
                     let named = [("clusterName", "DEFAULT"), ("ephemeral", "true")]
                         .map(|(name, usual)| format!("&{name}={}", escaped(first(name).unwrap_or(usual))));

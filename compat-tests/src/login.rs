@@ -8,7 +8,7 @@ use crate::target::escaped;
 pub const RECORDED: &str = "nacos";
 
 /// Who logs in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// The name.
     pub user: String,
@@ -16,6 +16,12 @@ pub struct Login {
     pub password: String,
     /// Whether the server calls it a global administrator.
     pub admin: bool,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Login of {:?}", self.user)
+    }
 }
 
 impl Login {
@@ -72,7 +78,7 @@ impl Login {
 }
 
 /// As RFC 4648 has it.
-fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for three in bytes.chunks(3) {

@@ -2,27 +2,30 @@
 //!
 //! Exit code 0: all as expected; 1: something differs; 2: it couldn't be tried to its end, the reason is on stderr.
 
+use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, ValueEnum};
 use regex::Regex;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use compat_tests::cases::{Library, list};
 use compat_tests::facts::{Level, Need};
-use compat_tests::greet::{Greeting, greet};
+use compat_tests::greet::{Greeting, greet, logged_in};
 use compat_tests::member::Member;
 use compat_tests::progress::Progress;
 use compat_tests::replay::Options;
 use compat_tests::report::{Run, html, json, junit, text};
 use compat_tests::run::Pauses;
+use compat_tests::secrets::Secrets;
 use compat_tests::session::Session;
 use compat_tests::shuffle::fresh_seed;
+use compat_tests::stop::Stop;
 use compat_tests::target::Target;
 
 /// Is the server at this URL a Nacos 1.x naming server?
@@ -46,9 +49,9 @@ struct Arguments {
     /// Only cases whose id (SUITE/NAME) has a match of this expression
     #[arg(long, value_name = "PATTERN")]
     only: Option<Regex>,
-    /// How far to go
-    #[arg(long, value_enum, default_value_t = Level::Core)]
-    level: Level,
+    /// How far to go; core if not named (with --list: all)
+    #[arg(long, value_enum)]
+    level: Option<Level>,
     /// What is written to stdout
     #[arg(long, value_enum, default_value_t = Format::Text)]
     report: Format,
@@ -87,40 +90,51 @@ enum Format {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let (stop, secrets) = (Stop::default(), Secrets::default());
+    arguments.auth.iter().for_each(|login| secrets.keep_login(login));
+    match run(&arguments, &stop, &secrets) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("compat-tests: {error:#}");
+            let why = match stop.reason() {
+                Some(why) => format!("the run ended before it had begun: {why}"),
+                None => format!("{error:#}"),
+            };
+            eprintln!("compat-tests: {}", secrets.hidden(&why));
             ExitCode::from(2)
         }
     }
 }
 
-fn run(arguments: &Arguments) -> Result<ExitCode> {
+fn run(arguments: &Arguments, stop: &Stop, secrets: &Secrets) -> Result<ExitCode> {
     let own_files = !arguments.files.is_empty();
     let library =
         if own_files { Library::of_files(&arguments.files)? } else { Library::own(arguments.improved)? };
     // Without a level named, the list shows what there is at any.
-    let level = Some(arguments.level).filter(|_| !own_files && !arguments.list);
-    let cases = library.cases(level, arguments.only.as_ref());
-    ensure!(!cases.is_empty(), "no case is chosen by these arguments");
+    let level = if own_files || arguments.list { arguments.level } else { Some(arguments.level()) };
+    let cases = library.cases(level.filter(|_| !own_files), arguments.only.as_ref());
+    if cases.is_empty() {
+        bail!("{}", nothing_chosen(&library, arguments));
+    }
     if arguments.list {
-        print!("{}", list(&cases));
+        say(&list(&cases))?;
         return Ok(ExitCode::SUCCESS);
     }
+    arguments.fit_together()?;
     let url = arguments.url.as_deref().context("no URL is given")?;
-    let Greeting { target, mut has, login, members } = meet(url, arguments, own_files)?;
+    stop_at_signals(stop)?;
+    let meet = |url: &str, anything: bool| meet(url, arguments, anything, stop, secrets);
+    let Greeting { target, mut has, login, members } = meet(url, own_files)?;
     stands_alone(arguments, members)?;
     let peers = arguments
         .peer
         .iter()
-        .map(|peer| Ok(meet(peer, arguments, false).with_context(|| format!("--peer {peer}"))?.target));
+        .map(|peer| Ok(meet(peer, false).with_context(|| format!("--peer {peer}"))?.target));
     let peers = peers.collect::<Result<Vec<_>>>()?;
     if !peers.is_empty() {
         has.push(Need::Peers);
     }
-    stop_at_signals(&target)?;
-    let member = join(arguments.member.filter(|_| arguments.level == Level::Cluster), &target, &peers)?;
+    let member = join(arguments.member, &target, &peers)?;
     has.extend(member.iter().map(|_| Need::Member));
 
     let seed = arguments.seed.unwrap_or_else(fresh_seed);
@@ -146,17 +160,75 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let begin = Instant::now();
     let outcome = progress.during(|| session.run(cases));
     let level =
-        if own_files { "own files".to_owned() } else { format!("{:?}", arguments.level).to_lowercase() };
-    let run = Run { url: url.to_owned(), level, seed, took: begin.elapsed(), outcome };
-    report(&run, arguments);
+        if own_files { "own files".to_owned() } else { format!("{:?}", arguments.level()).to_lowercase() };
+    let mut run = Run { url: url.to_owned(), level, seed, took: begin.elapsed(), outcome };
+    run.hide(secrets);
+    report(&run, arguments)?;
     Ok(exit_code(&run))
 }
 
+impl Arguments {
+    fn level(&self) -> Level {
+        self.level.unwrap_or(Level::Core)
+    }
+
+    /// Refuses what would otherwise silently do nothing.
+    fn fit_together(&self) -> Result<()> {
+        let cluster = self.level() == Level::Cluster;
+        ensure!(cluster || self.peer.is_empty(), "--peer is for --level cluster");
+        ensure!(cluster || self.member.is_none(), "--member is for --level cluster");
+        ensure!(
+            self.files.is_empty() || !self.improved,
+            "--improved names cases that come with this program, and files of your own are given"
+        );
+        let odd = |letter: char| letter.is_whitespace() || letter.is_control() || "?#".contains(letter);
+        ensure!(!self.context.contains(odd), "--context {:?} is no path", self.context);
+        Ok(())
+    }
+}
+
+/// Why there is nothing to play.
+fn nothing_chosen(library: &Library, arguments: &Arguments) -> String {
+    let Some(only) = &arguments.only else { return "there are no cases in these files".to_owned() };
+    let elsewhere = library.cases(None, Some(only));
+    let least = elsewhere.iter().map(|case| case.facts.level).min();
+    let what = format!("no case has an id with a match of --only {:?}", only.as_str());
+    match least.map(|level| format!("{level:?}").to_lowercase()) {
+        Some(level) => {
+            let own = format!("{:?}", arguments.level()).to_lowercase();
+            format!(
+                "{what} at the level {own}; {} have at other levels: try --level {level}",
+                elsewhere.len()
+            )
+        }
+        None => format!("{what}; --list shows them all"),
+    }
+}
+
+/// Writes to stdout; that nobody reads it to its end is no error.
+fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("can't write to stdout"),
+        _ => Ok(()),
+    }
+}
+
 /// Greets the server; one that only files of somebody's own are played against may be anything that listens.
-fn meet(url: &str, arguments: &Arguments, anything: bool) -> Result<Greeting> {
-    let target = Target::parse(url)?.under(&arguments.context);
+fn meet(
+    url: &str,
+    arguments: &Arguments,
+    anything: bool,
+    stop: &Stop,
+    secrets: &Secrets,
+) -> Result<Greeting> {
+    let target = Target::parse(url)?.under(&arguments.context).of_run(stop, secrets);
     if anything {
         target.probe()?;
+        let target = match &arguments.auth {
+            Some(auth) => logged_in(target, auth)?.0,
+            None => target,
+        };
         return Ok(Greeting { target, has: Vec::new(), login: None, members: 1 });
     }
     greet(target, arguments.auth.as_deref())
@@ -164,7 +236,7 @@ fn meet(url: &str, arguments: &Arguments, anything: bool) -> Result<Greeting> {
 
 /// Says what becomes of cases for a server alone where the server isn't: a score of them would say nothing about it.
 fn stands_alone(arguments: &Arguments, members: usize) -> Result<()> {
-    let level = match arguments.level {
+    let level = match arguments.level() {
         Level::Core => "core",
         Level::Full => "full",
         Level::Safe | Level::Cluster => return Ok(()),
@@ -194,32 +266,32 @@ fn join(address: Option<SocketAddr>, target: &Target, peers: &[Target]) -> Resul
 }
 
 /// Ctrl-C ends the run in an orderly way; a second one at once.
-fn stop_at_signals(target: &Target) -> Result<()> {
-    for signal in [SIGINT, SIGTERM] {
-        let interrupted = target.stop().interrupted();
+fn stop_at_signals(stop: &Stop) -> Result<()> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let interrupted = stop.interrupted();
         signal_hook::flag::register_conditional_shutdown(signal, 2, Arc::clone(interrupted))?;
         signal_hook::flag::register(signal, Arc::clone(interrupted))?;
     }
     Ok(())
 }
 
-fn report(run: &Run, arguments: &Arguments) {
-    match arguments.report {
-        Format::Text => print!("{}", text(run, arguments.verbose)),
-        Format::Json => print!("{}", json(run)),
-        Format::Junit => print!("{}", junit(run)),
-        Format::Html => print!("{}", html(run)),
-    }
+fn report(run: &Run, arguments: &Arguments) -> Result<()> {
+    say(&match arguments.report {
+        Format::Text => text(run, arguments.verbose),
+        Format::Json => json(run),
+        Format::Junit => junit(run),
+        Format::Html => html(run),
+    })
 }
 
 fn exit_code(run: &Run) -> ExitCode {
-    let (same, excused, failed) = run.counts();
+    let counts = run.counts();
     if let Some(why) = &run.outcome.cut_off {
         eprintln!("compat-tests: the run ended before its end: {why}");
         ExitCode::from(2)
-    } else if failed > 0 {
+    } else if counts.failed > 0 {
         ExitCode::from(1)
-    } else if same + excused == 0 {
+    } else if counts.played() == 0 {
         let reasons = run.not_played();
         let most = reasons.iter().max_by_key(|(_, cases)| **cases);
         let why = most.map(|((_, why), _)| format!(": {why}")).unwrap_or_default();

@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::golden::HttpRequest;
 use crate::json::{Json, parse};
 use crate::ledger::decoded;
+use crate::target::deadline::Deadline;
 use crate::target::wire::{Head, latin1, text};
 use crate::target::{Response, Target};
 
@@ -27,6 +28,9 @@ const JOINS: Duration = Duration::from_secs(20);
 
 /// Of what was asked so much is remembered.
 const MOST_HEARD: usize = 20_000;
+
+/// A request must be all there so soon after the one before it, or the connection is closed.
+const MOST_QUIET: Duration = Duration::from_secs(60);
 
 /// Of one request so much is read.
 const MOST_READ: usize = 16 << 20;
@@ -188,6 +192,23 @@ impl Member {
         lock(&self.shared.holds).remove(key);
     }
 
+    /// Takes away all that is held whose key has the text `run`, also from those who were told of it: nobody else may.
+    pub fn let_go(&self, run: &str, servers: &[Target]) {
+        let _telling = self.telling();
+        let held = |key: &&String| key.contains(run);
+        let keys: Vec<String> = lock(&self.shared.holds).keys().filter(held).cloned().collect();
+        for key in keys {
+            self.forget(&key);
+            let name = Json::Text(key.clone()).written();
+            let body =
+                format!("{{{name}:{{\"key\":{name},\"value\":{{\"instanceList\":[]}},\"timestamp\":1}}}}");
+            for server in servers {
+                let request = as_member("PUT", "/nacos/v1/ns/distro/datum", Some(body.clone()));
+                let _ = self.calls(server).send(&request); // one that is gone has nothing any more
+            }
+        }
+    }
+
     /// Who asks for the health of the service `NAMESPACE##GROUP@@NAME` is told these (`ip:port_true`) from now on.
     pub fn see(&self, key: &str, statuses: &[&str]) {
         let statuses = statuses.iter().map(|status| (*status).to_owned()).collect();
@@ -246,10 +267,14 @@ impl Shared {
 
     /// Answers requests over one connection until it ends.
     fn serve(&self, mut stream: TcpStream) {
-        let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
         let (mut data, mut piece) = (Vec::new(), vec![0; 65536]);
+        let mut deadline = Deadline::after(MOST_QUIET);
         loop {
             let Some((heard, length)) = read(&data, &self.context) else {
+                let left = deadline.left();
+                if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
+                    return;
+                }
                 match stream.read(&mut piece) {
                     Ok(count) if count > 0 && data.len() < MOST_READ => {
                         data.extend_from_slice(&piece[..count]);
@@ -259,6 +284,7 @@ impl Shared {
                 continue;
             };
             data.drain(..length);
+            deadline = Deadline::after(MOST_QUIET);
             let (status, kind, body) = self.answer(&heard);
             {
                 let mut all = lock(&self.heard);

@@ -2,16 +2,18 @@
 //!
 //! Answers are compared to the byte, and most of what can differ in them no client looks at: it was tried, by changing the
 //! answers of a real server in one thing each, and by running published clients against a server that spells
-//! its answers in a way of its own (`clients/break`, `clients/run`). Only what was tried so is said here to be unseen.
+//! its answers in a way of its own (`clients/break`, `clients/run`). Only what was tried so is said here to be unseen; and
+//! what a client decodes into a type is seen where the type is another, whether it looks at the value or not.
 
 use crate::compare::Difference;
 use crate::facts::Client;
 use crate::finding::{Fate, Finding};
 use crate::replay::StepDifference;
+use crate::shown::{ABSENT, other_type};
 
 use Client::{Dubbo, Java11, Java14, Node, Python, SpringCloud};
 
-/// What a failed case means to one of the clients that depend on what it shows.
+/// What a case that failed, or went as a faulty recording, means to one of the clients that depend on what it shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     /// It differs only in what this client doesn't look at.
@@ -22,9 +24,11 @@ pub enum Effect {
     Noticed,
 }
 
-/// What a failed case means to a client.
+/// What a case that failed, or went as a faulty recording, means to a client.
 pub fn effect(finding: &Finding, client: Client) -> Effect {
     match &finding.fate {
+        Fate::Faulty { .. } if finding.facts.fault_breaks.contains(&client) => Effect::Noticed,
+        Fate::Same | Fate::Faulty { .. } | Fate::Better { .. } => Effect::Unseen,
         Fate::Differs(steps) => {
             steps.iter().map(|step| in_step(step, client)).max().unwrap_or(Effect::Noticed)
         }
@@ -32,16 +36,20 @@ pub fn effect(finding: &Finding, client: Client) -> Effect {
     }
 }
 
-/// The clients that notice a failure, of those that depend on what the case shows.
+/// The clients that notice a failure or the fault of a recording, of those that depend on what the case shows.
 pub fn noticed_by(finding: &Finding) -> Vec<Client> {
     let all = finding.facts.clients.iter().copied();
     all.filter(|client| effect(finding, *client) == Effect::Noticed).collect()
 }
 
-/// Whether clients depend on what a failed case shows, and none of them sees what differs.
+/// Whether clients depend on what a failed case shows, and none of them sees what differs; nor would one that wasn't tried and
+/// decodes by types.
 pub fn is_unseen(finding: &Finding) -> bool {
     let clients = &finding.facts.clients;
-    !clients.is_empty() && clients.iter().all(|client| effect(finding, *client) == Effect::Unseen)
+    let mut differences =
+        finding.fate.steps().iter().filter(|step| !step.refused).flat_map(|step| &step.differences);
+    let retyped = differences.any(|one| other_type(one).is_some());
+    !retyped && !clients.is_empty() && clients.iter().all(|client| effect(finding, *client) == Effect::Unseen)
 }
 
 fn in_step(step: &StepDifference, client: Client) -> Effect {
@@ -121,6 +129,12 @@ fn is_unseen_by(client: Client, question: Question, refused: bool, one: &Differe
     }
     let path = path.trim().trim_start_matches("/data").replace(|c: char| c.is_ascii_digit(), "*");
     let path = path.replace("**", "*");
+    if let Some(types) = other_type(one)
+        && question == Question::List
+        && fails_to_decode(client, &path, types, &one.got)
+    {
+        return false;
+    }
     if is_same_number(&one.want, &one.got) {
         return true;
     }
@@ -141,9 +155,6 @@ fn is_unseen_by(client: Client, question: Question, refused: bool, one: &Differe
     }
 }
 
-/// What stands in a difference where there is no such key.
-const ABSENT: &str = "(absent)";
-
 /// The longest time between two questions that the real server asks clients for, in milliseconds.
 const LONGEST_CACHE: f64 = 10_000.0;
 
@@ -160,6 +171,59 @@ fn in_list(client: Client, path: &str, one: &Difference) -> bool {
         "/name" => ![Java14, Java11, Client::Go, SpringCloud, Dubbo].contains(&client) && one.got == ABSENT,
         "/clusters" => client != Node,
         _ => false,
+    }
+}
+
+/// What Go decodes of a list, each into a type of its own; one that doesn't fit, and it has no list. From its source.
+const GO_DECODES: [&str; 22] = [
+    "/name",
+    "/dom",
+    "/clusters",
+    "/cacheMillis",
+    "/lastRefTime",
+    "/checksum",
+    "/env",
+    "/useSpecifiedURL",
+    "/metadata",
+    "/hosts",
+    "/hosts/*/ip",
+    "/hosts/*/port",
+    "/hosts/*/weight",
+    "/hosts/*/valid",
+    "/hosts/*/marked",
+    "/hosts/*/healthy",
+    "/hosts/*/enabled",
+    "/hosts/*/ephemeral",
+    "/hosts/*/instanceId",
+    "/hosts/*/clusterName",
+    "/hosts/*/serviceName",
+    "/hosts/*/metadata",
+];
+
+/// What of it Rust doesn't decode.
+const NOT_IN_RUST: [&str; 1] = ["/hosts/*/valid"];
+
+/// What of it Java doesn't, from 1.4 on; of the rest it makes texts and numbers of each other where it can.
+const NOT_IN_JAVA: [&str; 6] =
+    ["/dom", "/env", "/useSpecifiedURL", "/metadata", "/hosts/*/valid", "/hosts/*/marked"];
+
+/// Whether a value of another type makes a client lose the whole list, even in a field that it doesn't look at. All of them take
+/// `null` for nothing.
+fn fails_to_decode(client: Client, path: &str, [want, got]: [&str; 2], value: &str) -> bool {
+    if got == "null" || !GO_DECODES.contains(&path) {
+        return false;
+    }
+    let container = |kind: &str| ["a list", "an object"].contains(&kind);
+    match client {
+        Client::Go => true,
+        Client::Rust => !NOT_IN_RUST.contains(&path),
+        Java14 | SpringCloud | Dubbo if NOT_IN_JAVA.contains(&path) => false,
+        Java14 | SpringCloud | Dubbo => {
+            let number = value.trim_matches('"').parse::<f64>().is_ok();
+            let unread = want.ends_with("number") && got == "a text" && !number && !value.starts_with('<');
+            container(want) != container(got) || container(want) && want != got || unread
+        }
+        Java11 | Node | Python => false,
     }
 }
 
@@ -183,7 +247,7 @@ mod tests {
     use super::*;
 
     fn unseen_by(client: Client, sent: &str, place: &str, want: &str, got: &str) -> Effect {
-        let difference = Difference { place: place.into(), want: want.into(), got: got.into() };
+        let difference = Difference::new(place, &want, &got);
         let step = StepDifference {
             step: 0,
             sent: sent.into(),
@@ -246,6 +310,65 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_another_type_breaks_those_who_decode_by_types_even_where_they_do_not_look_at_it() {
+        for (client, sent, place, want, got) in [
+            (Client::Go, LIST, "body /checksum", "<an MD5>", "<a number>"),
+            (Client::Rust, LIST, "body /checksum", "<an MD5>", "<a number>"),
+            (Client::Go, LIST, "body /dom", "\"a\"", "7"),
+            (Client::Go, LIST, "body /hosts/0/marked", "false", "\"false\""),
+            (Client::Go, PUSH, "body /data/hosts/12/valid", "true", "\"true\""),
+            (Client::Go, LIST, "body /hosts/0/port", "80", "80.0"),
+            (Client::Rust, LIST, "body /hosts/0/port", "80", "80.0"),
+            (Client::Go, LIST, "body /lastRefTime", "<a number>", "<a fraction>"),
+            (Client::Go, LIST, "body /metadata", "{}", "\"\""),
+            (Java14, LIST, "body /hosts/0/instanceId", "\"a\"", "{\"a\":1}"),
+            (Java14, LIST, "body /checksum", "<an MD5>", "<a list>"),
+            (Dubbo, LIST, "body /cacheMillis", "3000", "\"soon\""),
+        ] {
+            assert_eq!(unseen_by(client, sent, place, want, got), Effect::Noticed, "{place} {client:?}");
+        }
+        for (client, place, want, got) in [
+            (Node, "body /checksum", "<an MD5>", "<a number>"),
+            (Java14, "body /hosts/0/marked", "false", "{}"),
+            (Java14, "body /checksum", "<an MD5>", "<a number>"),
+            // that one was tried, and nobody minds
+            (Client::Go, "body /hosts/0/instanceId", "\"a\"", "null"),
+        ] {
+            assert_eq!(unseen_by(client, LIST, place, want, got), Effect::Unseen, "{place} {client:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_never_a_small_matter() {
+        let list = |place: &str, want: &str, got: &str| {
+            let facts = crate::facts::Facts {
+                id: "list/a".to_owned(),
+                says: String::new(),
+                source: String::new(),
+                family: "instance list".to_owned(),
+                level: crate::facts::Level::Core,
+                needs: Vec::new(),
+                clients: vec![Node, Python],
+                fault_breaks: Vec::new(),
+                weight: 3,
+            };
+            let step = StepDifference {
+                step: 0,
+                sent: LIST.to_owned(),
+                differences: vec![Difference::new(place, &want, &got)],
+                want: String::new(),
+                got: String::new(),
+                refused: false,
+            };
+            Finding { facts, took: std::time::Duration::ZERO, fate: Fate::Differs(vec![step]) }
+        };
+        assert!(is_unseen(&list("body /checksum", "<an MD5>", "<a text>")));
+        assert!(!is_unseen(&list("body /checksum", "<an MD5>", "<a number>")));
+        assert!(!is_unseen(&list("body /hosts/0/instanceId", "\"a\"", "null")));
+        assert!(!is_unseen(&list("body /hosts/0/marked", "false", "0")));
+    }
+
+    #[test]
     fn what_another_client_notices_may_be_unseen_by_this() {
         assert_eq!(unseen_by(Java14, LIST, "body /clusters", "\"\"", "(absent)"), Effect::Unseen);
         let beat = "PUT /nacos/v1/ns/instance/beat?x";
@@ -266,11 +389,7 @@ mod tests {
 
     #[test]
     fn what_a_refusal_says_is_unseen_and_only_python_tells_one_from_another() {
-        let place = |place: &str, want: &str, got: &str| Difference {
-            place: place.into(),
-            want: want.into(),
-            got: got.into(),
-        };
+        let place = |place: &str, want: &str, got: &str| Difference::new(place, &want, &got);
         let unseen = |client, one: &Difference| is_unseen_by(client, Question::Else, true, one);
         assert!(unseen(Python, &place("body", "caused: x", "error")));
         let status = place("status", "400", "500");

@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::compare::{Difference, compare};
 use crate::golden::{Action, Expected, Scenario};
 use crate::order::Case;
-use crate::run::{Got, Pauses, run};
+use crate::run::{Broke, Done, Got, Pauses, run};
 use crate::shuffle::shuffle;
 use crate::target::Target;
 
@@ -61,11 +61,13 @@ pub enum Verdict {
         sent: String,
         /// Why, with causes.
         why: String,
+        /// What differed in the steps before it.
+        before: Vec<StepDifference>,
     },
 }
 
 /// A step whose answer was not as expected.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct StepDifference {
     /// Its index.
     pub step: usize,
@@ -123,23 +125,14 @@ pub fn replay_in_order(target: &Target, cases: &[Case<'_>], options: &Options) -
 pub fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
     let scenario = case.scenario;
     let mut clock = Clock::default();
-    let verdict = match run(target, scenario, options.pauses, &mut clock) {
-        Err(broke) => {
-            Verdict::Broke { step: broke.step, sent: broke.sent, why: format!("{:#}", broke.error) }
+    let (done, broke) = run(target, scenario, options.pauses, &mut clock);
+    let found = differing(done, scenario, options.key_order);
+    let verdict = match broke {
+        Some(Broke { step, sent, error }) => {
+            Verdict::Broke { step, sent, why: format!("{error:#}"), before: found }
         }
-        Ok(done) => {
-            let mut found = Vec::new();
-            for (step, (done, stated)) in done.into_iter().zip(&scenario.steps).enumerate() {
-                let Some(got) = done.got else { continue };
-                let differences = compare(&stated.expected, &got, &stated.rules, options.key_order);
-                if !differences.is_empty() {
-                    let refused = is_refused(&stated.expected, &got);
-                    let (want, got) = texts(stated.expected.first(), &got);
-                    found.push(StepDifference { step, sent: done.sent, differences, want, got, refused });
-                }
-            }
-            if found.is_empty() { Verdict::Same } else { Verdict::Differs(found) }
-        }
+        None if found.is_empty() => Verdict::Same,
+        None => Verdict::Differs(found),
     };
     Outcome {
         suite: case.suite.to_owned(),
@@ -149,6 +142,21 @@ pub fn play(target: &Target, case: Case<'_>, options: &Options) -> Outcome {
         verdict,
         late: clock.late() && !waits(scenario).is_zero(),
     }
+}
+
+/// The steps that were done and whose answers aren't as stated.
+fn differing(done: Vec<Done>, scenario: &Scenario, key_order: bool) -> Vec<StepDifference> {
+    let mut found = Vec::new();
+    for (step, (done, stated)) in done.into_iter().zip(&scenario.steps).enumerate() {
+        let Some(got) = done.got else { continue };
+        let differences = compare(&stated.expected, &got, &stated.rules, key_order);
+        if !differences.is_empty() {
+            let refused = is_refused(&stated.expected, &got);
+            let (want, got) = texts(stated.expected.first(), &got);
+            found.push(StepDifference { step, sent: done.sent, differences, want, got, refused });
+        }
+    }
+    found
 }
 
 /// Whether a refusal was expected, and one came.

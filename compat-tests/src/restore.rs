@@ -3,12 +3,16 @@
 //! Scenarios of the operator's entries set `overriddenServerStatus`, and a server that took them out of service refuses
 //! the request that would put them back, but from a peer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use regex::Regex;
 
 use crate::golden::HttpRequest;
 use crate::target::{Target, escaped};
+
+/// Within this time a write has to be visible.
+const VISIBLE: Duration = Duration::from_secs(5);
 
 /// What a peer calls itself; a server that is down still listens to it.
 const PEER: &str = "Nacos-Server:v1.4.8";
@@ -56,12 +60,25 @@ pub fn switches(target: &Target) -> Result<String> {
 /// The server can't be asked, or stays as it is.
 pub fn put_back(target: &Target, before: &str) -> Result<()> {
     put_status_back(target)?;
-    if switches(target)? != before {
-        let path = format!("/nacos/v1/ns/operator/switches?entry=batch&value={}", escaped(before));
-        let answer = target.send(&as_peer("PUT", &path))?;
-        ensure!(answer.status == 200, "putting the switches back was answered {}", answer.status);
+    let as_before = || Ok::<_, anyhow::Error>(unset_alike(&switches(target)?) == unset_alike(before));
+    if as_before()? {
+        return Ok(());
+    }
+    let path = format!("/nacos/v1/ns/operator/switches?entry=batch&value={}", escaped(before));
+    let answer = target.send(&as_peer("PUT", &path))?;
+    ensure!(answer.status == 200, "putting the switches back was answered {}", answer.status);
+    let end = Instant::now() + VISIBLE;
+    while !as_before()? {
+        ensure!(Instant::now() < end, "the switches were put back, but aren't as before");
+        target.stop().wait(Duration::from_millis(200))?; // a 1.x server answers before it is done
     }
     Ok(())
+}
+
+/// A table in which a status that isn't set is spelled in one way: after it was taken back it is an empty text in place of `null`.
+pub fn unset_alike(table: &str) -> String {
+    let unset = Regex::new(r#""overriddenServerStatus":(null|"")"#).expect("a literal pattern");
+    unset.replace(table, r#""overriddenServerStatus":null"#).into_owned()
 }
 
 fn as_peer(method: &str, target: &str) -> HttpRequest {

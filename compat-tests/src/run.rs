@@ -68,16 +68,14 @@ pub struct Broke {
     pub error: anyhow::Error,
 }
 
-/// Plays all steps; `clock` tells afterwards how late they were.
-///
-/// # Errors
-/// [`Broke`] at the first step that gets no answer at all or names something that was never opened.
+/// Plays all steps, up to the first that gets no answer at all or names something that was never opened; `clock` tells
+/// afterwards how late they were.
 pub fn run(
     target: &Target,
     scenario: &Scenario,
     pauses: Pauses,
     clock: &mut Clock,
-) -> Result<Vec<Done>, Broke> {
+) -> (Vec<Done>, Option<Broke>) {
     let keeps_pauses = scenario.steps.iter().any(|step| matches!(step.action, Action::UdpOpen(_)));
     let mut stage = Stage {
         target,
@@ -96,15 +94,17 @@ pub fn run(
     for (at, step) in scenario.steps.iter().enumerate() {
         for before in &step.before {
             let sent = stage.describe(&before.action);
-            stage.step(before).map_err(|error| Broke { step: at, sent, error })?;
+            if let Err(error) = stage.step(before) {
+                return (done, Some(Broke { step: at, sent, error }));
+            }
         }
         let sent = stage.describe(&step.action);
         match stage.step(step) {
             Ok(got) => done.push(Done { sent, got: got.map(|got| stage.fold(got)) }),
-            Err(error) => return Err(Broke { step: at, sent, error }),
+            Err(error) => return (done, Some(Broke { step: at, sent, error })),
         }
     }
-    Ok(done)
+    (done, None)
 }
 
 /// What a running scenario has opened.
@@ -198,6 +198,9 @@ impl Stage<'_> {
         self.clock.asked(begin);
         for (name, pattern) in save {
             let found = pattern.captures(&response.body).and_then(|groups| groups.get(1));
+            if let Some(token) = found.filter(|_| pattern.as_str().contains("accessToken")) {
+                self.target.secrets().keep(token.as_str());
+            }
             let value = found.map_or_else(|| format!("unsaved-{name}"), |group| group.as_str().to_owned());
             self.vars.set(name, value);
         }

@@ -1,7 +1,8 @@
 //! How well a server did: by family of endpoints and by client, each case with its weight. No I/O.
 //!
 //! A failure takes the weight of its case, but only 1 where no client sees what differs; for a client that doesn't see it,
-//! it is none.
+//! it is none. What goes as a recording with a fault is compatible, so it costs nothing by family; but the client that breaks on it
+//! loses the weight.
 
 use std::collections::BTreeMap;
 
@@ -22,26 +23,30 @@ pub struct Tally<'a> {
     pub not_offered: usize,
     /// How many failed in what the client, whose tally it is, can't be told to notice or not; they don't count.
     pub untold: usize,
-    /// What failed, the heaviest first.
+    /// Of those that passed: how many went as recorded where the recording has a fault.
+    pub faulty: usize,
+    /// Of those that passed: how many went as is right where the recording has a fault, be it by more than what was recorded.
+    pub better: usize,
+    /// What failed, the heaviest first; for a client also what has a fault that breaks it.
     pub failed: Vec<&'a Finding>,
 }
 
 impl<'a> Tally<'a> {
-    /// Counts a case; `lost` is what it costs if it failed.
+    /// Counts a case, which costs `lost` of its weight.
     fn add(&mut self, finding: &'a Finding, lost: u32) {
         let weight = finding.facts.weight;
         self.not_offered += usize::from(matches!(finding.fate, Fate::NotOffered(_)));
-        if finding.fate.counts() {
-            self.cases += 1;
-            self.played += weight;
+        if !finding.fate.counts() {
+            return;
         }
-        if finding.fate.passed() {
-            self.passed += weight;
-        } else if finding.fate.failed() {
-            self.passed += weight.saturating_sub(lost);
-            if lost > 0 {
-                self.failed.push(finding);
-            }
+        self.cases += 1;
+        self.played += weight;
+        self.passed += weight.saturating_sub(lost);
+        if lost > 0 {
+            self.failed.push(finding);
+        } else {
+            self.faulty += usize::from(matches!(finding.fate, Fate::Faulty { .. }));
+            self.better += usize::from(matches!(finding.fate, Fate::Better { .. }));
         }
     }
 
@@ -77,7 +82,11 @@ impl<'a> Score<'a> {
         let mut score =
             Self { clients: Client::ALL.map(|client| (client, Tally::default())).into(), ..Self::default() };
         for finding in findings {
-            let lost = if finding.fate.failed() && is_unseen(finding) { 1 } else { finding.facts.weight };
+            let lost = match &finding.fate {
+                fate if !fate.failed() => 0,
+                _ if is_unseen(finding) => 1,
+                _ => finding.facts.weight,
+            };
             score.all.add(finding, lost);
             score.families.entry(&finding.facts.family).or_default().add(finding, lost);
             let concerned =
@@ -112,6 +121,7 @@ mod tests {
             level: Level::Core,
             needs: Vec::new(),
             clients: clients.to_vec(),
+            fault_breaks: Vec::new(),
             weight,
         };
         Finding { facts, took: Duration::ZERO, fate }
@@ -139,9 +149,38 @@ mod tests {
     }
 
     #[test]
+    fn the_fault_of_a_recording_costs_the_clients_that_break_on_it_and_what_is_right_costs_nobody() {
+        let why = || "the form is read".to_owned();
+        let both = [Client::Go, Client::Java11];
+        let of = |fate: Fate| {
+            let mut one = finding("form", &both, 3, fate);
+            one.facts.fault_breaks = vec![Client::Go];
+            [one, finding("list", &both, 3, Fate::Same)]
+        };
+        let percents = |findings: &[Finding]| {
+            let score = Score::of(findings);
+            let of = |client| score.clients.iter().find(|(known, _)| *known == client).unwrap().1.percent();
+            (of(Client::Go).unwrap(), of(Client::Java11).unwrap(), score.all.percent().unwrap())
+        };
+        let (faulty, better) = (of(Fate::Faulty { why: why() }), of(Fate::Better { why: why() }));
+        assert_eq!(percents(&faulty), (50, 100, 100));
+        assert_eq!(percents(&better), (100, 100, 100));
+        assert_eq!(percents(&of(Fate::Differs(Vec::new()))), (50, 50, 50));
+        let apart = |findings: &[Finding]| {
+            let score = Score::of(findings);
+            let family = &score.families["push"];
+            (family.cases, family.faulty, family.better, family.failed.len())
+        };
+        assert_eq!((apart(&faulty), apart(&better)), ((2, 1, 0, 0), (2, 0, 1, 0)));
+        let score = Score::of(&faulty);
+        let go = &score.clients.iter().find(|(known, _)| *known == Client::Go).unwrap().1;
+        assert_eq!((go.failed.len(), go.faulty, &*go.failed[0].facts.id), (1, 0, "form"));
+    }
+
+    #[test]
     fn a_failure_that_no_client_sees_costs_1_and_one_elsewhere_tells_nothing_of_clients() {
         let differs = |sent: &str, place: &str| {
-            let difference = Difference { place: place.into(), want: "a".into(), got: "b".into() };
+            let difference = Difference::new(place, &"a", &"b");
             Fate::Differs(vec![StepDifference {
                 step: 0,
                 sent: sent.into(),

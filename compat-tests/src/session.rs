@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::net::TcpListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use anyhow::Result;
 use crate::cases::{Playable, Steps};
 use crate::cleanup::{not_taken_away, take_away};
 use crate::facts::Need;
-use crate::finding::{Fate, Finding};
+use crate::finding::{Fate, Finding, without_time};
 use crate::golden::HttpRequest;
 use crate::greet::answers;
 use crate::login::Login;
@@ -23,17 +24,14 @@ use crate::replay::{Options, play};
 use crate::restore;
 use crate::shuffle::{run_token, shuffle};
 use crate::target::Target;
+use crate::tries::settled;
 use crate::written::Bench;
 
 /// A case that waits longer than this is started before the others.
 const LONG: Duration = Duration::from_secs(3);
 
-/// As often a case is played whose difference may come from time that was lost.
-const TRIES: usize = 3;
-
-/// What is said of one in which it was lost every time.
-pub const TOO_LATE: &str =
-    "answers or this machine were so late, three times, that its times couldn't be judged";
+/// What is said of one that wasn't played to its end since the run was over.
+const THE_END: &str = "the run ended before";
 
 /// One who answers no question for so long has died.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -87,14 +85,13 @@ impl Session<'_> {
         thread::scope(|scope| {
             let checks = scope.spawn(|| self.health_checks(&checks, &left));
             outcome.findings = self.side_by_side(&shared, &left);
-            outcome.findings.extend(checks.join().unwrap_or_default());
+            outcome.findings.extend(checks.join().expect("what a case does is caught"));
         });
         alone.sort_by_key(Playable::alone);
-        let (found, trouble) = self.alone(&alone, &left);
-        outcome.findings.extend(found);
+        outcome.findings.extend(self.alone(&alone, &left));
         outcome.left_behind = left.into_inner().unwrap_or_else(PoisonError::into_inner);
         outcome.findings.sort_by(|one, other| one.facts.id.cmp(&other.facts.id));
-        outcome.cut_off = self.target.stop().reason().map(str::to_owned).or(trouble);
+        outcome.cut_off = self.target.stop().reason().map(str::to_owned);
         outcome
     }
 
@@ -120,19 +117,25 @@ impl Session<'_> {
         findings.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One after the other, then the switches as they were.
-    fn alone(&self, cases: &[Playable<'_>], left: &Mutex<Vec<String>>) -> (Vec<Finding>, Option<String>) {
-        let door = self.back_door.as_ref().unwrap_or(&self.target);
-        let died = || self.target.stop().has_died();
-        let before = if cases.is_empty() || died() { None } else { restore::switches(door).ok() };
+    /// One after the other, then the switches and the status as they were, however that ended.
+    fn alone(&self, cases: &[Playable<'_>], left: &Mutex<Vec<String>>) -> Vec<Finding> {
+        if cases.is_empty() {
+            return Vec::new();
+        }
+        let door = self.back_door.as_ref().unwrap_or(&self.target).for_tidying();
+        let never_begun = self.target.stop().reason().is_some();
+        let before = restore::switches(&door);
         let findings = cases.iter().map(|case| self.one(case, left)).collect();
         let after = match before {
-            _ if cases.is_empty() || died() => Ok(()),
-            Some(before) => restore::put_back(door, &before),
-            None => restore::put_status_back(door).map(drop),
+            _ if never_begun => Ok(()),
+            Ok(before) => restore::put_back(&door, &before),
+            Err(unread) => restore::put_status_back(&door).and(Err(unread)),
         };
-        let over = self.target.stop().reason().is_some();
-        (findings, after.err().filter(|_| !over).map(|error| format!("{error:#}")))
+        if let Err(error) = after {
+            let why = format!("the switches or the status, as a case left them: {error:#}");
+            left.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+        }
+        findings
     }
 
     /// The cases about checks by the server, as soon as it has shown that it checks at all.
@@ -171,49 +174,83 @@ impl Session<'_> {
             return self.finding(case, Duration::ZERO, fate);
         }
         let begin = Instant::now();
-        for _ in 0..TRIES {
-            let (fate, late) = self.attempt(case, left);
-            if !(late && fate.failed()) {
-                return self.finding(case, begin.elapsed(), fate);
+        let tried = |steps| settled(|| self.attempt(case, steps, left));
+        let fate = match (case.right, case.steps) {
+            (Some(right), Steps::Recorded(Case { scenario, .. })) => {
+                let right = Steps::Recorded(right);
+                // What is right may leave room for what was recorded, so that comes first; but where the state of the whole server
+                // is at stake, a fault may leave it in one in which only the fault itself can be shown before.
+                let (as_right, as_recorded) = if case.alone().is_some() {
+                    let as_recorded = tried(case.steps);
+                    let door = self.back_door.as_ref().unwrap_or(&self.target).for_tidying();
+                    let _ = restore::put_status_back(&door); // what is right tells whether it could be
+                    (tried(right), Some(as_recorded))
+                } else {
+                    (tried(right), None)
+                };
+                match as_right {
+                    Fate::Same => Fate::Better { why: scenario.fault.clone().unwrap_or_default() },
+                    otherwise => match as_recorded.unwrap_or_else(|| tried(case.steps)) {
+                        faulty @ Fate::Faulty { .. } => faulty,
+                        _ => otherwise, // neither as recorded nor as is right
+                    },
+                }
             }
-        }
-        self.finding(case, begin.elapsed(), Fate::NotPlayed(TOO_LATE))
+            _ => tried(case.steps),
+        };
+        self.finding(case, begin.elapsed(), fate)
     }
 
     /// Plays a case once, under a name of its own. Tells what came of it, and whether time was lost that it counts on.
-    fn attempt(&self, case: &Playable<'_>, left: &Mutex<Vec<String>>) -> (Fate, bool) {
+    fn attempt(&self, case: &Playable<'_>, steps: Steps<'_>, left: &Mutex<Vec<String>>) -> (Fate, bool) {
         let run = run_token();
         let target = self.target.for_case(run.clone());
         let own_login = case.facts.family == "auth";
         let target = if own_login { target.with_token(None) } else { target };
-        let (mut fate, late) = match case.steps {
+        // Whatever goes wrong in a case, what it made is taken away.
+        let played = catch_unwind(AssertUnwindSafe(|| self.play(steps, &target, own_login, &run)));
+        let (mut fate, late) = played.unwrap_or_else(|_| {
+            let why = "this program broke off, see above".to_owned();
+            (Fate::Broke { step: 0, sent: "the case".to_owned(), why, before: Vec::new() }, false)
+        });
+        if matches!(fate, Fate::Broke { .. }) {
+            self.look_whether_it_lives();
+            self.look_whether_peers_live();
+        }
+        if let Fate::Broke { before, .. } = &fate
+            && target.stop().reason().is_some()
+        {
+            // That it ended breaks a case, but makes no answer wrong that had come until then.
+            let wrong = without_time(before);
+            let over = Fate::NotPlayed(THE_END);
+            fate = if wrong.is_empty() { over } else { Fate::Differs(wrong) };
+        }
+        let fixed = matches!(steps, Steps::Recorded(recorded) if recorded.scenario.fixed);
+        self.clean(&target, &run, fixed, left);
+        (fate, late)
+    }
+
+    fn play(&self, steps: Steps<'_>, target: &Target, own_login: bool, run: &str) -> (Fate, bool) {
+        match steps {
             Steps::Recorded(recorded) => {
                 let login = self.login.as_ref().filter(|_| own_login && self.heeds_needs);
                 let own = login.map(|login| login.in_place_of_the_recorded(recorded.scenario));
                 let scenario = own.as_ref().unwrap_or(recorded.scenario);
-                let outcome = play(&target, Case { scenario, ..recorded }, &self.options);
+                let outcome = play(target, Case { scenario, ..recorded }, &self.options);
                 (Fate::of(outcome.verdict, outcome.fault), outcome.late)
             }
             Steps::Written(written) => {
-                let peers: Vec<Target> = self.peers.iter().map(|peer| peer.for_case(run.clone())).collect();
-                written.play(Bench::new(&target, &peers, self.member.as_ref(), &run))
+                let peers = self.peers.iter().map(|peer| peer.for_case(run.to_owned()));
+                let peers: Vec<Target> = peers.collect();
+                written.play(Bench::new(target, &peers, self.member.as_ref(), run))
             }
-        };
-        if matches!(fate, Fate::Broke { .. }) {
-            self.look_whether_it_lives();
         }
-        if fate.failed() && target.stop().reason().is_some() {
-            fate = Fate::NotPlayed("the run ended before");
-        }
-        let fixed = matches!(case.steps, Steps::Recorded(recorded) if recorded.scenario.fixed);
-        self.clean(&target, &run, fixed, left);
-        (fate, late)
     }
 
     /// Why a case isn't played.
     fn hindrance(&self, case: &Playable<'_>) -> Option<Fate> {
         if self.target.stop().reason().is_some() {
-            return Some(Fate::NotPlayed("the run ended before"));
+            return Some(Fate::NotPlayed(THE_END));
         }
         if !self.heeds_needs {
             return None;
@@ -278,6 +315,17 @@ impl Session<'_> {
         stop.server_died();
     }
 
+    /// Ends the run if a peer can't be reached any more: what members show together can't be shown without it.
+    fn look_whether_peers_live(&self) {
+        let stop = self.target.stop();
+        for peer in &self.peers {
+            let lives = |_| peer.probe().is_ok() || stop.wait(Duration::from_millis(500)).is_err();
+            if !(0..4).any(lives) {
+                stop.peer_died();
+            }
+        }
+    }
+
     fn clean(&self, target: &Target, run: &str, fixed: bool, left: &Mutex<Vec<String>>) {
         if !self.heeds_needs {
             return;
@@ -287,8 +335,13 @@ impl Session<'_> {
             left.lock().unwrap_or_else(PoisonError::into_inner).extend(remains);
             return;
         }
-        let door = self.back_door.as_ref().unwrap_or(target);
-        let ours = door.clone().with_token(self.target.token().map(str::to_owned));
+        if let Some(member) = &self.member {
+            let members: Vec<Target> =
+                std::iter::once(&self.target).chain(&self.peers).map(Target::for_tidying).collect();
+            member.let_go(run, &members);
+        }
+        let door = self.back_door.as_ref().unwrap_or(target).for_tidying();
+        let ours = door.with_token(self.target.token().map(str::to_owned));
         let remains = take_away(&ours, &target.ledger(), run, fixed);
         left.lock().unwrap_or_else(PoisonError::into_inner).extend(remains);
     }

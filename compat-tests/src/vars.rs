@@ -84,7 +84,8 @@ fn fold_one(text: &str, value: &str, name: &str) -> String {
     out
 }
 
-/// Puts quotes around a `${name}` that stands where JSON has a number, so that the text is JSON again.
+/// Puts a text in place of a `${name}` that stands where JSON has a number, so that the text is JSON again: another one than
+/// stands for the same number within quotes.
 pub fn quote_folded_numbers(text: &str) -> String {
     if !text.contains("${") {
         return text.to_owned();
@@ -98,9 +99,7 @@ pub fn quote_folded_numbers(text: &str) -> String {
         let escaped = whole.start() > 0 && bytes[whole.start() - 1] == b'\\';
         if !escaped && matches!(bytes.get(whole.end()), Some(b',' | b'}')) {
             out.push_str(&text[copied..name.start()]);
-            out.push('"');
-            out.push_str(name.as_str());
-            out.push('"');
+            out.push_str(&format!("\"{} as a number\"", name.as_str()));
             copied = name.end();
         }
     }
@@ -134,7 +133,10 @@ mod tests {
 
     #[test]
     fn a_folded_number_is_quoted_only_where_a_number_stood() {
-        assert_eq!(quote_folded_numbers(r#"{"p":${u1},"q":"${u1}"}"#), r#"{"p":"${u1}","q":"${u1}"}"#);
+        assert_eq!(
+            quote_folded_numbers(r#"{"p":${u1},"q":"${u1}"}"#),
+            r#"{"p":"${u1} as a number","q":"${u1}"}"#
+        );
         assert_eq!(quote_folded_numbers(r#"{\"p\":${u1}}"#), r#"{\"p\":${u1}}"#);
     }
 }

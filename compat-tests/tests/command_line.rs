@@ -73,7 +73,19 @@ fn what_cannot_be_tried_gives_2_and_the_reason() {
     assert!(stderr.contains("can't read no-such-file.json"), "{stderr}");
     let (code, _, stderr) = nobody(&["--only", "no such scenario"]);
     assert_eq!(code, 2);
-    assert!(stderr.contains("no case is chosen"), "{stderr}");
+    assert!(stderr.contains("--only \"no such scenario\"; --list shows them all"), "{stderr}");
+    let (code, _, stderr) = nobody(&["--level", "safe", "--only", "^beat-timing/"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("at the level safe; ") && stderr.contains("try --level core"), "{stderr}");
+    for (arguments, why) in [
+        (&["--peer", "http://127.0.0.1:1"][..], "--peer is for --level cluster"),
+        (&["--member", "127.0.0.1:1", "--level", "full"], "--member is for --level cluster"),
+        (&["--context", "/a b"], "--context \"/a b\" is no path"),
+        (&["--only", "("], "--only"),
+    ] {
+        let (code, _, stderr) = nobody(arguments);
+        assert!(code == 2 && stderr.contains(why), "{arguments:?}: {stderr}");
+    }
     assert_eq!(nobody(&["--jobs", "0"]).0, 2);
     assert_eq!(run("https://127.0.0.1", &[]).0, 2);
 }
@@ -127,6 +139,13 @@ fn the_list_of_cases_needs_no_server() {
         list.contains("\n    Nacos 1.4.8 naming module, push service [core, weight 3; Java 1.4.x, "),
         "{list}"
     );
+    assert!(list.contains("; needs authentication]\n"), "{list}");
+    for level in ["[safe,", "[core,", "[full,", "[cluster,"] {
+        assert!(list.contains(level), "{level}");
+    }
+    let safe = Command::new(env!("CARGO_BIN_EXE_compat-tests")).args(["--list", "--level", "safe"]).output();
+    let safe = String::from_utf8(safe.unwrap().stdout).unwrap();
+    assert!(safe.contains("[safe,") && !safe.contains("[core,"), "{safe}");
 }
 
 /// A server that answers every list of instances under `context` as a naming server does, and everything else 404; after
@@ -208,7 +227,8 @@ fn a_member_that_cannot_be_one_gives_2_and_the_reason() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let (code, _, stderr) = join(&taken.local_addr().unwrap().to_string());
     assert!(code == 2 && stderr.contains("can't listen as the member 127.0.0.1:"), "{stderr}");
-    let (code, _, stderr) = run(&naming_server("/nacos", 9), &["--peer", "http://127.0.0.1:1"]);
+    let peer = ["--level", "cluster", "--peer", "http://127.0.0.1:1"];
+    let (code, _, stderr) = run(&naming_server("/nacos", 9), &peer);
     assert!(
         code == 2 && stderr.contains("--peer http://127.0.0.1:1: can't connect to 127.0.0.1:1"),
         "{stderr}"
@@ -302,10 +322,102 @@ fn a_wrong_login_gives_2_and_one_line_and_a_right_one_is_used() {
     let login = ["--auth", "nacos:right", "--only", "^auth-login/login$"];
     let (code, stdout, stderr) = run(&locked_server(), &login);
     assert!(
-        code == 1 && stdout.contains("POST /nacos/v1/auth/login?username=nacos&password=right\n"),
+        code == 1 && stdout.contains("POST /nacos/v1/auth/login?username=nacos&password=***\n"),
         "{stdout}{stderr}"
     );
     let right = ["--auth", "nacos:right", "--only", "^list/unknown-service$"];
     let (code, stdout, stderr) = run(&locked_server(), &right);
     assert!(code < 2 && stdout.contains("\n1 cases: "), "it was played: {stdout}{stderr}");
+}
+
+/// A server that gives a token to everybody, and in everything that it says repeats what it was asked and shown.
+fn telltale() -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut data = [0; 8192];
+            let count = stream.read(&mut data).unwrap_or(0);
+            let request = String::from_utf8_lossy(&data[..count]).into_owned();
+            let echo: String = request.chars().filter(|c| !"\"\\\r\n".contains(*c)).collect();
+            let body = if request.contains("/auth/login?") {
+                format!(r#"{{"accessToken":"opaque-token-1","echo":"{echo}"}}"#)
+            } else {
+                format!(r#"{{"name":"{echo}","clusters":"","cacheMillis":"{echo}","hosts":[]}}"#)
+            };
+            let echo: String = echo.chars().take(500).collect();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: x/{echo}\r\nVary: {echo}");
+            let _ = write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    url
+}
+
+#[test]
+fn neither_the_password_nor_a_token_is_in_any_report_or_error() {
+    let auth = ["--auth", "boss:hunter 2/secret"];
+    let shown = |text: &str| {
+        let secrets = ["hunter", "opaque-token", "Ym9zczpodW50ZXI", "Bearer opaque", "Bearer%20opaque"];
+        secrets.into_iter().find(|secret| text.contains(secret)).map(str::to_owned)
+    };
+    for format in ["text", "json", "junit", "html"] {
+        let only = ["--only", "^(list/|auth-login/|http-wire/)", "-v", "--report", format];
+        let (code, stdout, stderr) = run(&telltale(), &[&auth[..], &only].concat());
+        assert_eq!(code, 1, "{stderr}");
+        assert!(stdout.contains("***"), "{stdout}");
+        assert_eq!((shown(&stdout), shown(&stderr)), (None, None), "{format}: {stdout}{stderr}");
+    }
+    let refuses: &[u8] = b"HTTP/1.1 403 x\r\nContent-Length: 28\r\n\r\nboss with hunter 2/secret? no";
+    let (code, _, stderr) = run(&listener(refuses), &auth);
+    assert!(code == 2 && stderr.contains("is refused: 403 boss with ***"), "{stderr}");
+    let (code, _, stderr) = run("http://boss:hunter2@127.0.0.1:1", &[]);
+    assert!(code == 2 && stderr.contains("has a login in it") && shown(&stderr).is_none(), "{stderr}");
+}
+
+#[test]
+fn files_of_ones_own_are_played_with_a_login_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = r#"[{"name": "list", "steps": [{"request": "GET /nacos/v1/ns/instance/list?serviceName=${run}",
+        "response": {"status": 200, "body": "{\"name\":\"\",\"clusters\":\"\",\"cacheMillis\":3000,\"hosts\":[]}"}}]}]"#;
+    let file = file(folder.path(), "own.json", list);
+    let file = file.to_str().unwrap();
+    assert_eq!(run(&locked_server(), &[file, "--auth", "nacos:right"]).0, 0);
+    assert_eq!(run(&locked_server(), &[file]).0, 1);
+    let (code, _, stderr) = run(&locked_server(), &[file, "--auth", "nacos:wrong"]);
+    assert!(code == 2 && stderr.contains("is refused: 403"), "{stderr}");
+}
+
+#[test]
+fn one_who_reads_only_the_beginning_of_a_report_is_no_trouble() {
+    use std::process::Stdio;
+    let program =
+        Command::new(env!("CARGO_BIN_EXE_compat-tests")).arg("--list").stdout(Stdio::piped()).spawn();
+    let mut program = program.unwrap();
+    let mut first = [0; 10];
+    program.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!((program.wait().unwrap().code(), &first), (Some(0), b"auth-login"));
+}
+
+#[test]
+fn what_a_server_says_stays_within_its_element_in_junit_and_html() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = ONE.replace("\"one\"", "\"o<n>&e'\"");
+    let stated = file(folder.path(), "sta<ted>.json", &odd);
+    let evil =
+        odd.replace("{\\\"weight\\\":1.0}", "</pre></failure>]]><script>alert(1)</script>\\u0001&amp;");
+    let evil = load(&file(folder.path(), "server.json", &evil)).unwrap().scenarios.remove(0);
+    for format in ["junit", "html"] {
+        let arguments = [stated.to_str().unwrap(), "--report", format];
+        let (code, stdout, stderr) = run(&fake::serve(evil.clone()), &arguments);
+        assert_eq!(code, 1, "{stderr}");
+        assert!(stdout.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{stdout}");
+        for left in ["<script", "]]>", "<n>", "\u{1}"] {
+            assert!(!stdout.contains(left), "{format}, {left}: {stdout}");
+        }
+        let (opened, closed) = ("<failure", "</failure>");
+        assert!(
+            format == "html" || stdout.matches(opened).count() == 1 && stdout.matches(closed).count() == 1
+        );
+    }
 }

@@ -9,15 +9,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use compat_tests::cases::{Library, Playable, Steps, own_index};
-use compat_tests::facts::{Level, Need};
+use compat_tests::facts::{Client, Level, Need};
+use compat_tests::finding::{Fate, Finding};
 use compat_tests::golden::{
     Action, Expected, ExpectedRaw, ExpectedResponse, Scenario, Status, Suite, load, load_folder,
 };
 use compat_tests::login::Login;
 use compat_tests::order::Case;
+use compat_tests::progress::Progress;
 use compat_tests::replay::{Options, Outcome, Verdict, replay};
 use compat_tests::run::Pauses;
+use compat_tests::score::Score;
+use compat_tests::session::Session;
 use compat_tests::target::Target;
+use regex::Regex;
 
 fn scenarios(folder: &str) -> Vec<Suite> {
     load_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap()
@@ -195,6 +200,34 @@ fn ignored_parts_are_ignored_and_the_status_is_not() {
 }
 
 #[test]
+fn what_counts_by_kind_or_is_ignored_has_the_type_that_was_recorded() {
+    let list = written(
+        r#"[{"udp_open": "u1"},
+            {"request": "GET /b?${u1}", "volatile": ["some", "all"], "ignore_type": true, "response": {"status": 200,
+             "body": "{\"port\":${u1},\"name\":\"${u1}\",\"lastRefTime\":7,\"some\":[1],\"all\":{},\"text\":\"{\\\"x\\\":1}\"}"}},
+            {"request": "GET /c", "ignore_body": true, "ignore_type": true, "response": {"status": 200,
+             "body": "{\"a\":1,\"of\":[{\"b\":\"x\",\"n\":null}],\"more\":{\"c\":true}}"}}]"#,
+    );
+    let at = |step: usize, from: &'static str, to: &'static str| changed(&list, step, body(from, to));
+    assert_eq!(places(&list, list.clone(), true), [""; 0]);
+    assert_eq!(at(1, "\"port\":${u1}", "\"port\":\"${u1}\""), ["body /port"]);
+    assert_eq!(at(1, "\"name\":\"${u1}\"", "\"name\":${u1}"), ["body /name"]);
+    assert_eq!(at(1, "\"lastRefTime\":7", "\"lastRefTime\":7.0"), ["body /lastRefTime"]);
+    assert_eq!(at(1, "\"lastRefTime\":7", "\"lastRefTime\":null"), ["body /lastRefTime"]);
+    assert_eq!(at(1, "\"some\":[1]", "\"some\":{}"), ["body /some"]);
+    assert_eq!(at(1, "\"all\":{}", "\"all\":null"), ["body /all"]);
+    assert_eq!(at(1, "\"{\\\"x\\\":1}\"", "{\"x\":1}"), ["body /text"]);
+    assert_eq!(at(2, "\"a\":1", "\"a\":2"), [""; 0]);
+    assert_eq!(at(2, "\"n\":null", "\"n\":3"), [""; 0]);
+    assert_eq!(at(2, "\"a\":1", "\"a\":\"1\""), ["body /a"]);
+    assert_eq!(at(2, "\"a\":1", "\"a\":null"), ["body /a"]);
+    assert_eq!(at(2, "\"b\":\"x\"", "\"b\":2"), ["body /of/0/b"]);
+    assert_eq!(at(2, "\"c\":true", "\"c\":0"), ["body /more/c"]);
+    let other = |text: &'static str| changed(&list, 2, move |answer| response(answer).body = text.to_owned());
+    assert_eq!((other("ok"), other("[]")), (vec!["body".to_owned()], vec!["body".to_owned()]));
+}
+
+#[test]
 fn one_of_several_answers_is_enough_and_no_other() {
     let either = written(
         r#"[{"request": "GET /x", "response": {"status": [400, "5xx"], "body": "no"},
@@ -318,6 +351,71 @@ fn every_recording_has_its_facts_and_no_facts_are_of_nothing() {
         .collect();
     recorded.sort_unstable();
     assert_eq!(index.names().collect::<Vec<_>>(), recorded);
+}
+
+#[test]
+fn of_every_fault_it_is_known_what_is_right_and_whom_it_breaks() {
+    let library = Library::own(false).unwrap();
+    let index = own_index().unwrap();
+    let mut faults = 0;
+    for case in library.cases(None, None) {
+        let Steps::Recorded(recorded) = case.steps else { continue };
+        let facts = &case.facts;
+        assert_eq!(case.right.is_some(), recorded.scenario.fault.is_some(), "{}", facts.id);
+        assert!(facts.fault_breaks.iter().all(|client| facts.clients.contains(client)), "{}", facts.id);
+        let Some(right) = case.right else { continue };
+        faults += 1;
+        assert!(right.scenario.improves.is_some() && right.scenario.name == recorded.scenario.name);
+        let told = index.tells_whom_a_fault_breaks(recorded.suite, &recorded.scenario.name);
+        assert_eq!(told, !facts.clients.is_empty(), "{}", facts.id);
+    }
+    assert!(faults > 40, "{faults}");
+}
+
+/// Plays a recorded case of this program against a server that answers as these scripts say, one after the other.
+fn found(id: &str, scripts: Vec<Scenario>) -> Vec<Finding> {
+    let library = Library::own(false).unwrap();
+    let cases = library.cases(None, Some(&Regex::new(&format!("^{id}$")).unwrap()));
+    let progress = Progress::of(cases.len());
+    let session = Session {
+        target: Target::parse(&fake::serve_each(scripts)).unwrap(),
+        peers: Vec::new(),
+        member: None,
+        back_door: None,
+        has: Vec::new(),
+        login: None,
+        heeds_needs: false,
+        options: Options { jobs: 1, key_order: true, pauses: Pauses::AsRecorded, seed: 0 },
+        progress: &progress,
+    };
+    session.run(cases).findings
+}
+
+#[test]
+fn a_server_with_the_fault_of_a_recording_breaks_the_clients_that_the_fault_breaks() {
+    let id = "client-flows/go-register-by-form";
+    let stated = |folder: &str| {
+        let suites = scenarios(folder);
+        let suite = suites.iter().find(|suite| suite.name == "client-flows").unwrap();
+        suite.scenarios.iter().find(|scenario| scenario.name == "go-register-by-form").unwrap().clone()
+    };
+    let (recorded, right) = (stated("golden"), stated("improved"));
+    let percents = |findings: &[Finding]| {
+        let score = Score::of(findings);
+        let of = |client| score.clients.iter().find(|(known, _)| *known == client).unwrap().1.percent();
+        (of(Client::Go), of(Client::Rust), score.all.percent())
+    };
+    let faulty = found(id, vec![recorded.clone(), recorded]);
+    assert!(matches!(faulty[0].fate, Fate::Faulty { .. }), "{faulty:?}");
+    assert_eq!(percents(&faulty), (Some(0), Some(0), Some(100)));
+    let better = found(id, vec![right.clone()]);
+    assert!(matches!(better[0].fate, Fate::Better { .. }), "{better:?}");
+    assert_eq!(percents(&better), (Some(100), Some(100), Some(100)));
+    let mut neither = right;
+    response(&mut neither.steps[0].expected[0]).body = "KO".to_owned();
+    let neither = found(id, vec![neither.clone(), neither]);
+    assert!(matches!(neither[0].fate, Fate::Differs(_)), "{neither:?}");
+    assert_eq!(percents(&neither).2, Some(0));
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn retyped(value: &Json) -> Json {
             Json::Object(pairs.collect())
         }
         Json::Object(pairs) => Json::List(pairs.iter().map(|(_, value)| value.clone()).collect()),
-        Json::Any(kind) => Json::Any(kind),
+        other @ (Json::Within(_) | Json::Any(_)) => other.clone(),
     }
 }
 
@@ -226,7 +226,7 @@ fn altered(value: &Json) -> Json {
             Json::Object(pairs)
         }
         Json::Object(pairs) => Json::Object(pairs.iter().rev().cloned().collect()),
-        Json::Any(kind) => Json::Any(kind),
+        other @ (Json::Within(_) | Json::Any(_)) => other.clone(),
     }
 }
 

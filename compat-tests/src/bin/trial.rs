@@ -1,4 +1,4 @@
-//! `trial slow URL`, `trial mutants URL`: tries compat-tests itself against a server that is known to be right.
+//! `trial slow URL`, `trial mutants URL`, `trial hygiene URL`: tries compat-tests itself against a server that is known to be right.
 //!
 //! Exit code 0: it did as it should; 1: it didn't; 2: it couldn't be tried.
 
@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use compat_tests::shuffle::fresh_seed;
 use compat_tests::target::Target;
-use compat_tests::trial::{Slowness, mutants, slow, table};
+use compat_tests::trial::{Slowness, hygiene, mutants, slow, table};
 
 /// Is compat-tests itself to be trusted? Tried against a server that is known to be right.
 #[derive(Parser)]
@@ -41,6 +41,11 @@ enum Trial {
         /// Repeats an earlier trial
         #[arg(long)]
         seed: Option<u64>,
+    },
+    /// Ends runs by signals in the middle of each level, and starts two at once: the server must be as before
+    Hygiene {
+        /// Where it is: http://HOST:PORT
+        url: String,
     },
     /// Plays the cases against wrong servers, made of the server by changing one thing: each must be found
     Mutants {
@@ -81,6 +86,11 @@ fn run(trial: Trial) -> Result<bool> {
             let failed = slow(&Target::parse(&url)?, &how)?;
             println!("{failed} false failures");
             Ok(failed == 0)
+        }
+        Trial::Hygiene { url } => {
+            let wrong = hygiene(&url)?;
+            println!("{wrong} times not as it should be");
+            Ok(wrong == 0)
         }
         Trial::Mutants { url, count, seed, only, quick } => {
             let seed = seed.unwrap_or_else(fresh_seed);

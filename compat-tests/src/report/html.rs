@@ -61,6 +61,7 @@ pub fn html(run: &Run) -> String {
         family_heading(family, tally, &mut page);
         tally.failed.iter().for_each(|finding| failure(finding, &mut page));
     }
+    faults(run, &mut page);
     cases(run, &mut page);
     page.push_str("</body></html>\n");
     page
@@ -76,6 +77,15 @@ fn table<'a>(rows: impl Iterator<Item = (&'a str, &'a Tally<'a>)>, page: &mut St
             0 => String::new(),
             count => format!(" <span class=w>(+ {count} not offered)</span>"),
         };
+        let not_told = match tally.untold {
+            0 => String::new(),
+            count => format!(" <span class=w>(+ {count} not told)</span>"),
+        };
+        let apart = |count: usize, what: &str| match count {
+            0 => String::new(),
+            _ => format!(" <span class=w>({count} {what})</span>"),
+        };
+        let apart = apart(tally.better, "right where recorded wrong") + &apart(tally.faulty, "with a fault");
         let failed: Vec<String> = tally
             .failed
             .iter()
@@ -84,7 +94,7 @@ fn table<'a>(rows: impl Iterator<Item = (&'a str, &'a Tally<'a>)>, page: &mut St
         let _ = writeln!(
             page,
             "<tr><td>{}</td><td class=n>{shown}</td><td><div class=\"bar{low}\"><i style=\"width:{}%\"></i></div></td>\
-             <td class=n>{}{not_offered}</td><td>{}</td></tr>",
+             <td class=n>{}{apart}{not_offered}{not_told}</td><td>{}</td></tr>",
             escaped(name),
             percent.unwrap_or(0),
             tally.cases,
@@ -108,6 +118,26 @@ fn not_played(run: &Run, page: &mut String) {
         let _ = writeln!(page, "<li>left behind: {}</li>", escaped(left));
     }
     page.push_str("</ul>\n");
+}
+
+/// What goes as it was recorded, but had better not.
+fn faults(run: &Run, page: &mut String) {
+    if run.faulty().next().is_none() {
+        return;
+    }
+    page.push_str("<h2>Faults of the recording that this server has, too</h2>\n");
+    page.push_str("<p>It is as compatible as the real server; for a client that breaks on one, the case is failed.</p>\n");
+    for (finding, why) in run.faulty() {
+        let id = escaped(&finding.facts.id);
+        let whom = whom(finding).unwrap_or_else(|| "no client is known to break on it".to_owned());
+        let _ = writeln!(
+            page,
+            "<p id=\"{id}\"><code>{id}</code> not so: {} <span class=w>{}. {}</span></p>",
+            escaped(&finding.facts.says),
+            escaped(&whom),
+            escaped(why)
+        );
+    }
 }
 
 /// How many failed and whom that breaks, before the failures themselves.
@@ -139,7 +169,8 @@ fn failure(finding: &Finding, page: &mut String) {
     );
     match &finding.fate {
         Fate::Differs(steps) => steps.iter().for_each(|step| differing(step, page)),
-        Fate::Broke { step, sent, why } => {
+        Fate::Broke { step, sent, why, before } => {
+            before.iter().for_each(|step| differing(step, page));
             let _ = writeln!(
                 page,
                 "<p>No answer at step {step}:</p><pre>{}\n{}</pre>",
@@ -195,6 +226,8 @@ fn cases(run: &Run, page: &mut String) {
     for Finding { facts, fate, .. } in &run.outcome.findings {
         let result = match fate {
             Fate::Same => "as expected",
+            Fate::Faulty { .. } => "as recorded, with a fault",
+            Fate::Better { .. } => "right where the recording has a fault",
             Fate::Excused { .. } => "different, not counted",
             Fate::Differs(_) | Fate::Broke { .. } => "<b>different</b>",
             Fate::NotOffered(_) => "not offered",
@@ -229,13 +262,14 @@ mod tests {
             level: Level::Core,
             needs: Vec::new(),
             clients: clients.to_vec(),
+            fault_breaks: Vec::new(),
             weight: 2,
         };
         Finding { facts, took: Duration::ZERO, fate }
     }
 
     fn differing(want: &str, got: &str) -> Fate {
-        let difference = Difference { place: "body".to_owned(), want: want.to_owned(), got: got.to_owned() };
+        let difference = Difference::new("body", &want, &got);
         Fate::Differs(vec![StepDifference {
             step: 1,
             sent: "GET /nacos/v1/ns/instance/list?<x>".to_owned(),

@@ -14,7 +14,7 @@ pub fn json(run: &Run) -> String {
     let score = Score::of(&run.outcome.findings);
     let families = score.families.iter().map(|(family, tally)| ((*family).to_owned(), tallied(tally)));
     let clients = score.clients.iter().map(|(client, tally)| (client.title().to_owned(), tallied(tally)));
-    let (same, excused, failed) = run.counts();
+    let counts = run.counts();
     let document = json!({
         "url": run.url,
         "level": run.level,
@@ -23,9 +23,11 @@ pub fn json(run: &Run) -> String {
         "version": env!("CARGO_PKG_VERSION"),
         "cut_off": run.outcome.cut_off,
         "left_behind": run.outcome.left_behind,
-        "as_expected": same,
-        "not_counted": excused,
-        "different": failed,
+        "as_expected": counts.same,
+        "right_where_recorded_wrong": counts.better,
+        "with_fault": counts.faulty,
+        "not_counted": counts.excused,
+        "different": counts.failed,
         "score": tallied(&score.all),
         "families": families.collect::<Map<_, _>>(),
         "clients": clients.collect::<Map<_, _>>(),
@@ -42,6 +44,8 @@ fn tallied(tally: &Tally<'_>) -> Value {
         "weight_played": tally.played,
         "not_offered": tally.not_offered,
         "not_told": tally.untold,
+        "right_where_recorded_wrong": tally.better,
+        "with_fault": tally.faulty,
         "failed": tally.failed.iter().map(|finding| &finding.facts.id).collect::<Vec<_>>(),
     })
 }
@@ -50,9 +54,11 @@ fn case(finding: &Finding) -> Value {
     let facts = &finding.facts;
     let (result, why, steps) = match &finding.fate {
         Fate::Same => ("same", None, None),
+        Fate::Faulty { why } => ("with the recording's fault", Some(why.clone()), None),
+        Fate::Better { why } => ("right where recorded wrong", Some(why.clone()), None),
         Fate::Differs(steps) => ("different", None, Some(steps)),
         Fate::Excused { why, steps } => ("not counted", Some(why.clone()), Some(steps)),
-        Fate::Broke { sent, why, .. } => ("different", Some(format!("{sent}: {why}")), None),
+        Fate::Broke { sent, why, before, .. } => ("different", Some(format!("{sent}: {why}")), Some(before)),
         Fate::NotOffered(why) => ("not offered", Some((*why).to_owned()), None),
         Fate::NotPlayed(why) => ("not played", Some((*why).to_owned()), None),
     };
@@ -63,7 +69,7 @@ fn case(finding: &Finding) -> Value {
         "family": facts.family,
         "level": facts.level,
         "clients": facts.clients,
-        "noticed_by": if finding.fate.failed() { noticed_by(finding) } else { Vec::new() },
+        "noticed_by": if matches!(finding.fate, Fate::NotOffered(_) | Fate::NotPlayed(_)) { Vec::new() } else { noticed_by(finding) },
         "weight": facts.weight,
         "seconds": finding.took.as_secs_f64(),
         "result": result,

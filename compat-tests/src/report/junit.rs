@@ -15,26 +15,43 @@ pub fn junit(run: &Run) -> String {
     }
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let all: Vec<&Finding> = run.outcome.findings.iter().collect();
-    let _ = writeln!(text, "<testsuites name=\"compat-tests\" {}>", counts(&all, run.took.as_secs_f64()));
+    let cut_off = usize::from(run.outcome.cut_off.is_some());
+    let _ = writeln!(
+        text,
+        "<testsuites name=\"compat-tests\" {}>",
+        counts(&all, cut_off, run.took.as_secs_f64())
+    );
     for (family, findings) in families {
         let took = findings.iter().map(|finding| finding.took.as_secs_f64()).sum();
-        let _ = writeln!(text, "  <testsuite name=\"{}\" {}>", escaped(family), counts(&findings, took));
+        let _ = writeln!(text, "  <testsuite name=\"{}\" {}>", escaped(family), counts(&findings, 0, took));
         for finding in findings {
             case(finding, &mut text);
         }
+        text.push_str("  </testsuite>\n");
+    }
+    if let Some(why) = &run.outcome.cut_off {
+        let why = escaped(why);
+        let counts = "tests=\"1\" failures=\"0\" errors=\"1\" skipped=\"0\" time=\"0.000\"";
+        let _ = writeln!(text, "  <testsuite name=\"the run itself\" {counts}>");
+        let _ = writeln!(
+            text,
+            "    <testcase classname=\"the run itself\" name=\"comes to its end\" time=\"0.000\">"
+        );
+        let _ = writeln!(text, "      <error message=\"{why}\" type=\"cut off\"/></testcase>");
         text.push_str("  </testsuite>\n");
     }
     text.push_str("</testsuites>\n");
     text
 }
 
-fn counts(findings: &[&Finding], seconds: f64) -> String {
+/// The attributes that count; `more` errors are of the run itself.
+fn counts(findings: &[&Finding], more: usize, seconds: f64) -> String {
     let count = |what: fn(&Fate) -> bool| findings.iter().filter(|finding| what(&finding.fate)).count();
     format!(
         "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{seconds:.3}\"",
-        findings.len(),
+        findings.len() + more,
         count(|fate| matches!(fate, Fate::Differs(_))),
-        count(|fate| matches!(fate, Fate::Broke { .. })),
+        count(|fate| matches!(fate, Fate::Broke { .. })) + more,
         count(|fate| matches!(fate, Fate::NotOffered(_) | Fate::NotPlayed(_))),
     )
 }
@@ -45,13 +62,17 @@ fn case(finding: &Finding, text: &mut String) {
     let (class, name) = (escaped(&facts.family), escaped(&facts.id));
     let _ = write!(text, "    <testcase classname=\"{class}\" name=\"{name}\" time=\"{seconds:.3}\"");
     match &finding.fate {
-        Fate::Same | Fate::Excused { .. } => text.push_str("/>\n"),
+        Fate::Same | Fate::Faulty { .. } | Fate::Better { .. } | Fate::Excused { .. } => {
+            text.push_str("/>\n");
+        }
         Fate::NotOffered(why) | Fate::NotPlayed(why) => {
             let _ = writeln!(text, "><skipped message=\"{}\"/></testcase>", escaped(why));
         }
-        Fate::Broke { step, sent, why } => {
+        Fate::Broke { step, sent, why, before } => {
             let message = escaped(&facts.says);
-            let body = escaped(&format!("step {step}: {sent}\n{why}"));
+            let mut body = String::new();
+            before.iter().for_each(|step| describe_step(step, &mut body));
+            let body = escaped(&format!("{body}step {step}: {sent}\n{why}"));
             let _ =
                 writeln!(text, "><error message=\"{message}\" type=\"no answer\">{body}</error></testcase>");
         }

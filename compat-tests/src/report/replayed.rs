@@ -65,8 +65,9 @@ fn describe(outcome: &Outcome, faults: bool, text: &mut String) {
     let name = format!("{} {}/{}", label, outcome.suite, outcome.scenario);
     match &outcome.verdict {
         Verdict::Same => {}
-        Verdict::Broke { step, sent, why } => {
+        Verdict::Broke { step, sent, why, before } => {
             let _ = writeln!(text, "{name}: could not be played beyond step {step}");
+            before.iter().for_each(|step| describe_step(step, text));
             indented(text, "  ", sent);
             indented(text, "    ", why);
         }

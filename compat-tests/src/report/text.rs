@@ -10,9 +10,13 @@ use crate::finding::{Fate, Finding};
 use crate::notice::{is_unseen, noticed_by};
 use crate::replay::StepDifference;
 use crate::score::{Score, Tally};
+use crate::shown::other_type;
 
 /// As many failures are named behind a score, and things that were left behind.
 const MOST_NAMED: usize = 3;
+
+/// As many differences of a step are shown.
+const MOST_SHOWN: usize = 8;
 
 /// Differences, then scores, then what wasn't played. `excused`: also the differences that don't count.
 pub fn text(run: &Run, excused: bool) -> String {
@@ -57,6 +61,12 @@ fn line(name: &str, tally: &Tally<'_>, text: &mut String) {
     if tally.not_offered > 0 {
         let _ = write!(text, ", {} more not offered", tally.not_offered);
     }
+    if tally.better > 0 {
+        let _ = write!(text, ", {} of them right where the recording has a fault", tally.better);
+    }
+    if tally.faulty > 0 {
+        let _ = write!(text, ", {} of them with the fault of the recording", tally.faulty);
+    }
     if tally.untold > 0 {
         let _ = write!(text, ", {} more not told", tally.untold);
     }
@@ -88,24 +98,50 @@ fn describe(finding: &Finding, excused: bool, text: &mut String) {
                 steps.iter().for_each(|step| describe_step(step, text));
             }
         }
-        Fate::Broke { step, sent, why } => {
+        Fate::Broke { step, sent, why, before } => {
             let _ = writeln!(text, "DIFFERENT {}: could not be played beyond step {step}", facts.id);
+            before.iter().for_each(|step| describe_step(step, text));
             indented(text, "  ", sent);
             indented(text, "    ", why);
         }
-        Fate::Same | Fate::NotOffered(_) | Fate::NotPlayed(_) => {}
+        Fate::Faulty { why } if excused || !finding.facts.fault_breaks.is_empty() => {
+            let _ = writeln!(text, "WITH ITS FAULT {}", facts.id);
+            indented(text, "  not so: ", &facts.says);
+            indented(
+                text,
+                "  ",
+                &whom(finding).unwrap_or_else(|| "no client is known to break on it".to_owned()),
+            );
+            indented(text, "  ", why);
+        }
+        Fate::Better { why } if excused => {
+            let _ = writeln!(text, "right {}", facts.id);
+            indented(text, "  ", why);
+        }
+        Fate::Same | Fate::Faulty { .. } | Fate::Better { .. } | Fate::NotOffered(_) | Fate::NotPlayed(_) => {
+        }
     }
 }
 
-/// Who notices a failure, if clients depend on what the case shows.
+/// Who notices a failure or a fault, if clients depend on what the case shows.
 pub fn whom(finding: &Finding) -> Option<String> {
     let noticed: Vec<&str> = noticed_by(finding).into_iter().map(Client::title).collect();
     if finding.facts.clients.is_empty() {
         None
+    } else if matches!(finding.fate, Fate::Faulty { .. }) {
+        (!noticed.is_empty()).then(|| format!("breaks {}", noticed.join(", ")))
     } else if !noticed.is_empty() {
         Some(format!("matters to {}", noticed.join(", ")))
     } else if is_unseen(finding) {
         Some("no client looks at what differs".to_owned())
+    } else if finding
+        .fate
+        .steps()
+        .iter()
+        .flat_map(|step| &step.differences)
+        .any(|one| other_type(one).is_some())
+    {
+        Some("no client that was tried notices, but one that decodes by types may break".to_owned())
     } else {
         Some("whether a client notices can't be told from this".to_owned())
     }
@@ -114,7 +150,7 @@ pub fn whom(finding: &Finding) -> Option<String> {
 /// A step: what was sent, what differs, and the bytes around each place.
 pub fn describe_step(step: &StepDifference, text: &mut String) {
     indented(text, "  ", &format!("step {}: {}", step.step, step.sent));
-    for difference in &step.differences {
+    for difference in step.differences.iter().take(MOST_SHOWN) {
         let _ = writeln!(text, "    {}", difference.place);
         indented(text, "      want ", &difference.want);
         indented(text, "      got  ", &difference.got);
@@ -124,5 +160,8 @@ pub fn describe_step(step: &StepDifference, text: &mut String) {
             let _ = writeln!(text, "        want {}", parting.want);
             let _ = writeln!(text, "        got  {}", parting.got);
         }
+    }
+    if step.differences.len() > MOST_SHOWN {
+        let _ = writeln!(text, "    {} more differences", step.differences.len() - MOST_SHOWN);
     }
 }

@@ -1,20 +1,21 @@
 //! One request over a connection of its own, with exactly the headers that the scenario names.
 
-use std::io::{Error, ErrorKind, Read as _, Write as _};
+use std::io::Read as _;
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::Target;
+use super::deadline::{Deadline, is_silence};
 use super::wire::{Head, Headers, MAX_BYTES};
 use crate::golden::HttpRequest;
 
 /// Headers that belong to the connection or change with every answer.
 const LEFT_OUT: [&str; 5] = ["date", "content-length", "connection", "keep-alive", "transfer-encoding"];
 
-/// How soon one who waits for an answer notices that the server has died.
-const LOOK: Duration = Duration::from_millis(500);
+/// How soon one who waits for an answer notices that the run is over.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// What a server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,21 +37,20 @@ impl Target {
         let body = request.form.as_ref().map(|form| urlencoded(form));
         let body = body.as_ref().or(request.body.as_ref());
         self.note(&request.method, &request.target, body.map(String::as_str).unwrap_or_default());
+        let is_write = !matches!(request.method.as_str(), "GET" | "HEAD" | "OPTIONS");
+        let deadline = Deadline::after(request.timeout);
         let mut stream = self.connect(request.timeout)?;
-        let end = Instant::now() + request.timeout;
         stream.set_read_timeout(Some(LOOK.min(request.timeout)))?;
-        stream.set_write_timeout(Some(request.timeout))?;
         // A server may refuse a long request before it has read all of it: its answer counts, not our write.
-        let written = stream.write_all(&self.bytes_of(request)?);
-        let wait = || Instant::now() < end && !self.stop.has_died();
-        match read(&mut stream, request.method == "HEAD", wait) {
+        let written = deadline.send(&mut stream, &self.bytes_of(request)?);
+        match read(&mut stream, request.method == "HEAD", &deadline, || self.stop.gives_up(is_write)) {
             Ok(Response { status, headers, body }) => Ok(Response {
                 status,
                 headers: self.headers_as_recorded(headers),
                 body: self.as_recorded(body),
             }),
             Err(error) => {
-                written.context("can't send the request")?;
+                written?;
                 Err(error)
             }
         }
@@ -106,8 +106,13 @@ impl Target {
     }
 }
 
-/// Reads the final answer; asks whether to wait on when nothing has come for a while.
-fn read(stream: &mut TcpStream, head_only: bool, wait: impl Fn() -> bool) -> Result<Response> {
+/// Reads the final answer, all of which must be there in time, unless it is `over` before.
+fn read(
+    stream: &mut TcpStream,
+    head_only: bool,
+    deadline: &Deadline,
+    over: impl Fn() -> bool,
+) -> Result<Response> {
     let mut data = Vec::new();
     let mut closed = false;
     loop {
@@ -129,15 +134,15 @@ fn read(stream: &mut TcpStream, head_only: bool, wait: impl Fn() -> bool) -> Res
             bail!("the connection was closed after {} bytes of an answer", data.len());
         }
         ensure!(data.len() <= MAX_BYTES, "the answer is longer than {MAX_BYTES} bytes");
+        if deadline.is_over() {
+            return Err(deadline.missed(data.len()));
+        }
+        ensure!(!over(), "the run is over");
         closed = match receive(stream, &mut data) {
-            Err(error) if is_silence(&error) && wait() => continue,
+            Err(error) if is_silence(&error) => continue,
             received => received.context("no answer")? == 0,
         };
     }
-}
-
-fn is_silence(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 fn receive(stream: &mut TcpStream, data: &mut Vec<u8>) -> std::io::Result<usize> {

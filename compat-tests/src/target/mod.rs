@@ -1,5 +1,6 @@
 //! The server under test, as the network sees it: HTTP, raw bytes, UDP; and what it may connect to itself.
 
+pub(crate) mod deadline;
 mod http;
 mod raw;
 mod udp;
@@ -14,6 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use socket2::{Domain, Socket, Type};
 
 use crate::ledger::Ledger;
+use crate::secrets::Secrets;
 use crate::stop::Stop;
 
 pub use http::{Response, escaped};
@@ -36,6 +38,7 @@ pub struct Target {
     run: Option<String>,
     ledger: Arc<Mutex<Ledger>>,
     stop: Stop,
+    secrets: Secrets,
 }
 
 impl Target {
@@ -52,6 +55,10 @@ impl Target {
             url.strip_prefix("http://").with_context(|| format!("{url:?} doesn't begin with http://"))?;
         let authority = rest.split('/').next().unwrap_or(rest);
         ensure!(!authority.is_empty(), "{url:?} names no host");
+        ensure!(
+            !authority.contains('@'),
+            "{url:?} has a login in it: give --auth USER:PASSWORD in its place"
+        );
         let port_named = authority.rsplit(']').next().is_some_and(|tail| tail.contains(':'));
         let host_and_port = if port_named { authority.to_owned() } else { format!("{authority}:80") };
         let address = host_and_port
@@ -68,6 +75,7 @@ impl Target {
             run: None,
             ledger: Arc::default(),
             stop: Stop::default(),
+            secrets: Secrets::default(),
         })
     }
 
@@ -77,8 +85,21 @@ impl Target {
         Self { context: if path.is_empty() { String::new() } else { format!("/{path}") }, ..self }
     }
 
+    /// The same server as one of a run: over when the run is, and keeping its secrets.
+    #[must_use]
+    pub fn of_run(self, stop: &Stop, secrets: &Secrets) -> Self {
+        Self { stop: stop.clone(), secrets: secrets.clone(), ..self }
+    }
+
+    /// The same server for those who tidy up after a run, also after one that was interrupted.
+    #[must_use]
+    pub fn for_tidying(&self) -> Self {
+        Self { stop: self.stop.for_tidying(), ..self.clone() }
+    }
+
     /// The same server, asked with this token; without one, as somebody who didn't log in.
     pub fn with_token(self, token: Option<String>) -> Self {
+        token.iter().for_each(|token| self.secrets.keep(token));
         Self { token, ..self }
     }
 
@@ -120,6 +141,11 @@ impl Target {
     /// Whether and why the run is over.
     pub fn stop(&self) -> &Stop {
         &self.stop
+    }
+
+    /// What no report may show.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// What may have been made so far.
@@ -227,7 +253,9 @@ mod tests {
         assert_eq!(Target::parse("http://127.0.0.1:8848/nacos").unwrap().authority(), "127.0.0.1:8848");
         assert_eq!(Target::parse("http://[::1]:1").unwrap().authority(), "[::1]:1");
         assert_eq!(Target::parse("http://127.0.0.1").unwrap().address.port(), 80);
-        for url in ["127.0.0.1:1", "https://127.0.0.1", "http://", "http://127.0.0.1:x"] {
+        for url in
+            ["127.0.0.1:1", "https://127.0.0.1", "http://", "http://127.0.0.1:x", "http://a:b@127.0.0.1"]
+        {
             assert!(Target::parse(url).is_err(), "{url}");
         }
     }

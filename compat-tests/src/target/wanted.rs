@@ -12,7 +12,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use socket2::{Domain, Socket, Type};
 
+use super::deadline::Deadline;
 use super::wire::latin1;
+
+/// How long one who asks may take for it.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Longest request head that an [`HttpTarget`] reads.
 const MAX_HEAD: usize = 65_536;
@@ -159,12 +163,16 @@ impl Drop for HttpTarget {
 
 impl Shared {
     fn answer(&self, mut stream: TcpStream) {
-        let _ = stream.set_read_timeout(Some(Duration::from_secs(30)));
+        let deadline = Deadline::after(PATIENCE);
         let mut data = Vec::new();
         let mut piece = [0; 4096];
         let end = loop {
             if let Some(end) = data.windows(4).position(|four| four == b"\r\n\r\n") {
                 break end;
+            }
+            let left = deadline.left();
+            if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
+                return;
             }
             match stream.read(&mut piece) {
                 Ok(count) if count > 0 && data.len() < MAX_HEAD => data.extend_from_slice(&piece[..count]),

@@ -164,9 +164,15 @@ pub fn text(bytes: &[u8]) -> String {
 }
 
 /// Decompresses.
+///
+/// # Errors
+/// If it isn't gzip, or what is in it is longer than [`MAX_BYTES`].
 pub fn gunzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    MultiGzDecoder::new(bytes).take(MAX_BYTES as u64).read_to_end(&mut out)?;
+    MultiGzDecoder::new(bytes).take(MAX_BYTES as u64 + 1).read_to_end(&mut out)?;
+    if out.len() > MAX_BYTES {
+        return Err(std::io::Error::other(format!("it is longer than {MAX_BYTES} bytes, unpacked")));
+    }
     Ok(out)
 }
 
@@ -202,6 +208,14 @@ mod tests {
         assert!(matches!(&split(half.as_bytes(), false)[..], [RawItem::Garbage(_)]));
         let short = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok";
         assert!(matches!(&split(short, false)[..], [RawItem::Garbage(_)]));
+    }
+
+    #[test]
+    fn what_unpacks_to_too_much_is_no_text_of_which_the_end_is_missing() {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::copy(&mut std::io::repeat(b'a').take(MAX_BYTES as u64 + 1), &mut encoder).unwrap();
+        let packed = encoder.finish().unwrap();
+        assert!(gunzip(&packed).unwrap_err().to_string().contains("longer than"), "{}", packed.len());
     }
 
     #[test]

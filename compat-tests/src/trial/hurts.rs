@@ -1,5 +1,5 @@
 //! Whom a wrong answer hurts, as far as that was tried: the answers of a real server were changed in one thing each, and
-//! published clients were run against them. No I/O.
+//! published clients were run against them; of what Go and Rust decode without looking at it, as their sources say. No I/O.
 
 use crate::between::{Change, How, Place};
 use crate::facts::Client;
@@ -13,7 +13,7 @@ const ALL: &[Client] = &Client::ALL;
 const PUSHED: &[Client] = &[Java14, Java11, Go, Node, SpringCloud, Dubbo];
 
 /// Entry, the end of the place's name, what was done, and who stopped working or lost a value.
-const TRIED: [(&str, &str, How, &[Client]); 26] = [
+const TRIED: [(&str, &str, How, &[Client]); 32] = [
     (LIST, "name", How::Dropped, &[Java14, Java11, Go, SpringCloud, Dubbo]),
     (LIST, "clusters", How::Dropped, &[Node]),
     (LIST, "clusters", How::Retyped, &[Node]),
@@ -29,6 +29,12 @@ const TRIED: [(&str, &str, How, &[Client]); 26] = [
     (LIST, "hosts/*/healthy", How::Dropped, &[Go, Node, Rust]),
     (LIST, "lastRefTime", How::Altered, &[Go]),
     (LIST, "cacheMillis", How::Retyped, &[Go, Rust]),
+    (LIST, "hosts/*/marked", How::Retyped, &[Go, Rust]),
+    (LIST, "hosts/*/valid", How::Retyped, &[Go]),
+    (LIST, "useSpecifiedURL", How::Retyped, &[Go, Rust]),
+    (LIST, "metadata", How::Retyped, &[Go, Rust]),
+    (PUSH, "data/~/hosts/*/marked", How::Retyped, &[Go]),
+    (PUSH, "data/~/hosts/*/valid", How::Retyped, &[Go]),
     ("POST /v1/ns/instance", "text", How::Altered, &[Python]),
     ("POST /v1/ns/instance", "text", How::Dropped, &[Python]),
     ("PUT /v1/ns/instance", "text", How::Altered, &[Python]),

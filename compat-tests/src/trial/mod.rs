@@ -1,8 +1,9 @@
-//! Trials of this program itself, against a server that is known to be right: does it leave a slow one alone (`slow`), and
-//! does it find what is wrong (`mutants`)?
+//! Trials of this program itself, against a server that is known to be right: does it leave a slow one alone (`slow`),
+//! does it find what is wrong (`mutants`), and does it leave the server as it was (`hygiene`)?
 
 mod draw;
 mod hurts;
+mod hygiene;
 mod invisible;
 mod mutants;
 mod slow;
@@ -21,6 +22,7 @@ use crate::run::Pauses;
 use crate::session::{Outcome, Session};
 use crate::target::Target;
 
+pub use hygiene::hygiene;
 pub use mutants::{Tried, mutants};
 pub use slow::{Slowness, slow};
 pub use table::table;

@@ -13,8 +13,8 @@ use crate::cases::{Library, Playable};
 use crate::facts::Level;
 use crate::finding::{Fate, Finding};
 use crate::replay::StepDifference;
-use crate::session::TOO_LATE;
 use crate::target::Target;
+use crate::tries::TOO_LATE;
 
 /// How slow, and how often it is tried.
 pub struct Slowness {
@@ -82,7 +82,10 @@ fn runs(server: &Target, how: &Slowness) -> Result<usize> {
             println!("  {}", finding.facts.id);
             match &finding.fate {
                 Fate::Differs(steps) => steps.iter().for_each(tell),
-                Fate::Broke { step, sent, why } => println!("    step {step}: {sent}: {why}"),
+                Fate::Broke { step, sent, why, before } => {
+                    before.iter().for_each(tell);
+                    println!("    step {step}: {sent}: {why}");
+                }
                 _ => {}
             }
         }

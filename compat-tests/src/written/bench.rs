@@ -121,14 +121,26 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// Notes a difference unless it is so; one that hangs on time, so that it says nothing where [`lost_time`](Self::lost_time)
+    /// was said.
+    pub fn holds_in_time(&mut self, is_so: bool, place: &str, want: &str, got: &impl ToString) {
+        if !is_so {
+            self.note(Difference::new(place, &want, got).of_time());
+        }
+    }
+
     fn wrong(&mut self, place: &str, want: &str, got: &str) {
-        let difference = Difference { place: place.to_owned(), want: want.to_owned(), got: got.to_owned() };
+        self.note(Difference::new(place, &want, &got));
+    }
+
+    fn note(&mut self, difference: Difference) {
+        let (want, got) = (difference.want.clone(), difference.got.clone());
         self.found.push(StepDifference {
             step: self.step,
             sent: self.sent.clone(),
             differences: vec![difference],
-            want: want.to_owned(),
-            got: got.to_owned(),
+            want,
+            got,
             refused: false,
         });
     }

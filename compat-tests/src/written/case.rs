@@ -58,6 +58,7 @@ impl Written {
             level: self.level,
             needs: self.needs.to_vec(),
             clients: self.clients.to_vec(),
+            fault_breaks: Vec::new(),
             weight: self.weight,
         }
     }
@@ -68,7 +69,7 @@ impl Written {
         let late = bench.is_late();
         let (step, sent, found) = bench.end();
         let fate = match result {
-            Err(error) => Fate::Broke { step, sent, why: format!("{error:#}") },
+            Err(error) => Fate::Broke { step, sent, why: format!("{error:#}"), before: found },
             Ok(()) if found.is_empty() => Fate::Same,
             Ok(()) => Fate::Differs(found),
         };

@@ -22,13 +22,27 @@ const SLACK: Duration = Duration::from_millis(150);
 
 /// Starts the server; its URL. It serves one run of the script.
 pub fn serve(script: Scenario) -> String {
+    serve_each(vec![script])
+}
+
+/// Starts a server that serves one run of each script, one after the other; its URL.
+pub fn serve_each(scripts: Vec<Scenario>) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let authority = listener.local_addr().unwrap().to_string();
-    let mut fake =
-        Fake { vars: Vars::default(), known: vec!["authority".to_owned()], times: Vec::new(), script };
-    fake.vars.set("authority", authority.clone());
-    thread::spawn(move || fake.play(&listener));
-    format!("http://{authority}/nacos")
+    let url = format!("http://{authority}/nacos");
+    thread::spawn(move || {
+        for script in scripts {
+            let mut fake = Fake {
+                vars: Vars::default(),
+                known: vec!["authority".to_owned()],
+                times: Vec::new(),
+                script,
+            };
+            fake.vars.set("authority", authority.clone());
+            fake.play(&listener);
+        }
+    });
+    url
 }
 
 struct Fake {
