@@ -186,6 +186,10 @@ impl Ring for Two {
     fn fetch(&self, _: &Address, _: ServiceKey) -> BoxFuture<'static, ()> {
         Box::pin(ready(()))
     }
+    fn brought(&self, _: &Address, _: &ServiceKey) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
     fn stood_in(&self, service: ServiceKey, why: StandIn) {
         self.stood_in.lock().push(format!("{service} {why:?}"));
     }

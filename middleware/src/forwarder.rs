@@ -99,6 +99,11 @@ pub trait Writes<F>: Ownership<F> + Parameters<F> {
     /// The peer may know what this node doesn't yet: a beat for an instance that is unknown here waits for its datum.
     fn prepare(&self, call: &Call<F>) -> Option<BoxFuture<'static, ()>>;
 
+    /// What must be done before a write is sent to an `owner` of 1.x, if anything; it ends soon.
+    ///
+    /// Such a one takes what comes later for newer: what is to be brought to it of the service comes first, or it would undo the write.
+    fn brings_first(&self, call: &Call<F>, owner: &str) -> Option<BoxFuture<'static, ()>>;
+
     /// Called with the answer to a write that came at `came_ms` of [`Members::now_ms`] and isn't done here; with nothing where
     /// its sender gave it up before there was one.
     ///
@@ -441,6 +446,11 @@ where
         M: Writes<F>,
     {
         let (members, has_deputy) = (self.members(), target.all_nacre);
+        if !target.is_nacre
+            && let Some(brought) = members.brings_first(call, &target.address)
+        {
+            brought.await;
+        }
         let listed = |address: &str| members.is_listed(address);
         let peer = self.shared.peers.get(&target.address, target.is_nacre, now(), listed);
         let (admission, patience) = {

@@ -143,6 +143,11 @@ impl Writes<Write> for Cluster {
         let cluster = self.clone();
         self.0.prepares.then(|| async move { cluster.happens("prepared") }.boxed())
     }
+    fn brings_first(&self, _: &Call<Write>, owner: &str) -> Option<BoxFuture<'static, ()>> {
+        let (cluster, owner) = (self.clone(), owner.to_owned());
+        self.0.prepares.then(|| async move { cluster.happens(format!("brought to {owner}")) }.boxed())
+    }
+
     fn passed_on(&self, _: &Call<Write>, came_ms: u64, answer: Option<&V1Response>) {
         self.0.passed_on.lock().push((came_ms, answer.map(|answer| answer.status().as_u16())));
     }
@@ -789,6 +794,20 @@ async fn what_a_peer_passed_on_to_us_waits_for_what_the_peer_knows() {
     assert_eq!(node.cluster.happened(), texts(&["prepared", "done PUT"]));
     assert_eq!(node.send().await, (200, "done here".into()));
     assert_eq!(node.cluster.happened(), texts(&["done PUT"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_of_1x_is_brought_what_it_lacks_before_it_is_sent_a_write() {
+    for (owner, brought) in [(legacy(OTHER), true), (peer(OTHER, true, false), false)] {
+        let node = Node::new(Cluster::preparing([owner], true), |_| OK);
+        assert_eq!(node.send().await, (200, "ok".into()));
+        let happened = node.cluster.happened();
+        assert_eq!(
+            happened.iter().position(|what| *what == format!("brought to {OTHER}")),
+            brought.then_some(0)
+        );
+        assert_eq!(happened.last().unwrap(), "Outcome(Relayed)");
+    }
 }
 
 #[tokio::test(start_paused = true)]

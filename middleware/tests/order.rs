@@ -106,6 +106,10 @@ impl Writes<Entry> for Member {
     fn prepare(&self, _: &Call<Entry>) -> Option<BoxFuture<'static, ()>> {
         None
     }
+    fn brings_first(&self, _: &Call<Entry>, _: &str) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
     fn passed_on(&self, _: &Call<Entry>, _: u64, _: Option<&V1Response>) {}
     fn stand_in(&self, _: &Call<Entry>, _: StandIn) -> Option<Box<dyn FnOnce() + Send>> {
         None

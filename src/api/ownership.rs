@@ -52,6 +52,9 @@ pub trait Ring: Send + Sync + 'static {
     /// Called before a beat for an instance that is unknown here is done, where a member has passed it on that names itself.
     fn fetch(&self, from: &Address, service: ServiceKey) -> BoxFuture<'static, ()>;
 
+    /// Ends when nothing of the service is being brought to `owner` any more, or soon; nothing where that is so.
+    fn brought(&self, owner: &Address, service: &ServiceKey) -> Option<BoxFuture<'static, ()>>;
+
     /// A write of this service was done here in its owner's place.
     ///
     /// Of a [`StandIn::Disagreement`] its datum must go to all members, whoever owns it.
@@ -208,17 +211,26 @@ impl Writes<Row> for Ownership {
         ring.view().lists(from).then(|| ring.fetch(&Address::new(from), service))
     }
 
+    fn brings_first(&self, call: &V1Call, owner: &str) -> Option<BoxFuture<'static, ()>> {
+        self.0.ring.as_ref()?.brought(&Address::new(owner), &service_of(call)?)
+    }
+
     fn passed_on(&self, call: &V1Call, came_ms: u64, answer: Option<&V1Response>) {
         beat::overhear(&self.0.with.registry, call, answer, Millis(came_ms));
     }
 
     fn stand_in(&self, call: &V1Call, why: StandIn) -> Option<Box<dyn FnOnce() + Send>> {
         let ring = Arc::clone(self.0.ring.as_ref()?);
-        let params = Params::of(call);
-        let (namespace, name) = (params.namespace(), params.service_name().ok()?);
-        let service = Place { namespace: &namespace, name: &name }.to_key();
+        let service = service_of(call)?;
         Some(Box::new(move || ring.stood_in(service, why)))
     }
+}
+
+/// The service that a write is about, if it names one.
+fn service_of(call: &V1Call) -> Option<ServiceKey> {
+    let params = Params::of(call);
+    let (namespace, name) = (params.namespace(), params.service_name().ok()?);
+    Some(Place { namespace: &namespace, name: &name }.to_key())
 }
 
 impl loop_guard::Guard<Row> for Ownership {

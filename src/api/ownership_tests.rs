@@ -43,6 +43,10 @@ impl Ring for Fixed {
         self.asked.lock().push(format!("fetch {service} from {from}"));
         Box::pin(std::future::ready(()))
     }
+    fn brought(&self, _: &Address, _: &ServiceKey) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
     fn stood_in(&self, service: ServiceKey, why: StandIn) {
         self.asked.lock().push(format!("stood in for the owner of {service}: {why:?}"));
     }

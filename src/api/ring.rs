@@ -59,6 +59,10 @@ impl Ring for RingOfMembers {
         async move { exchange.fetch(&from, service).await }.boxed()
     }
 
+    fn brought(&self, owner: &Address, service: &ServiceKey) -> Option<BoxFuture<'static, ()>> {
+        Some(self.exchange.distro.brought(owner, service)?.boxed())
+    }
+
     fn stood_in(&self, service: ServiceKey, why: StandIn) {
         // Whatever is written here goes to all members. Where one of 1.x disagrees about the owner, it gets the whole of
         // it even if nothing changed here.

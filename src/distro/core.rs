@@ -44,9 +44,9 @@ const PULL_BATCH: usize = 1_000;
 /// The pace of the protocol; times in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rhythm {
-    /// Time between two sendings of one key where all members are Nacre.
+    /// Time between two sendings of one key to a Nacre member.
     pub merge_ms: u64,
-    /// The same where one isn't.
+    /// The same to one of 1.x.
     pub legacy_merge_ms: u64,
     /// Time between two requests to one peer.
     pub gather_ms: u64,
@@ -56,6 +56,16 @@ pub struct Rhythm {
     pub retry_cap_ms: u64,
     /// Time between two comparisons with all peers.
     pub verify_ms: u64,
+}
+
+impl Rhythm {
+    /// That of sending to `peer`.
+    fn pace(self, peer: Option<&Peer>) -> Pace {
+        let Self { merge_ms, legacy_merge_ms, gather_ms, batch, retry_cap_ms, .. } = self;
+        let is_nacre = peer.is_none_or(|peer| peer.nacre.is_some());
+        let merge_ms = if is_nacre { merge_ms } else { legacy_merge_ms };
+        Pace { merge_ms, gather_ms, batch, retry_cap_ms }
+    }
 }
 
 #[cfg(test)]
@@ -351,13 +361,13 @@ impl<D: Data> Core<D> {
 
     /// What waits for a Nacre member that can't be reached any more goes to the others, which may reach it.
     fn send_round(&mut self, before: &View, now: Millis) {
-        let pace = self.pace();
+        let (rhythm, view) = (self.rhythm, Arc::clone(&self.view));
         let was_reached = |peer: &Peer| peer.is_nacre_at_work() && !peer.outvoted;
-        for unreached in self.view.unreached().filter(|address| before.peer(address).is_some_and(was_reached))
-        {
+        for unreached in view.unreached().filter(|address| before.peer(address).is_some_and(was_reached)) {
             let Some(line) = self.lines.get(unreached) else { continue };
             let keys: Vec<D::Key> = line.outbox.keys().cloned().collect();
-            for (_, line) in self.lines.iter_mut().filter(|(address, _)| *address != unreached) {
+            for (address, line) in self.lines.iter_mut().filter(|(address, _)| *address != unreached) {
+                let pace = rhythm.pace(view.peer(address));
                 keys.iter().for_each(|key| line.put(key, false, now, pace));
             }
         }
@@ -365,18 +375,18 @@ impl<D: Data> Core<D> {
 
     /// This node has written to a key; every peer is to know.
     pub fn changed(&mut self, key: &D::Key, now: Millis) {
-        let pace = self.pace();
         let forgets = mutant::is(Mutant::ForgetsTheAbsent);
         for (address, line) in &mut self.lines {
-            if !forgets || self.view.peer(address).is_some_and(Peer::is_nacre_at_work) {
-                line.put(key, false, now, pace);
+            let peer = self.view.peer(address);
+            if !forgets || peer.is_some_and(Peer::is_nacre_at_work) {
+                line.put(key, false, now, self.rhythm.pace(peer));
             }
         }
     }
 
     /// A peer lacks something of these keys: they are sent to it whole.
     pub fn lacks(&mut self, peer: &Address, keys: impl IntoIterator<Item = D::Key>, now: Millis) {
-        let pace = self.pace();
+        let pace = self.rhythm.pace(self.view.peer(peer));
         if let Some(line) = self.lines.get_mut(peer) {
             for key in keys {
                 line.put(&key, true, now, pace);
@@ -396,7 +406,7 @@ impl<D: Data> Core<D> {
     /// A peer has sent these keys, whose data have these fingerprints here, and can't reach another: this node hands them on, if it
     /// reaches it. Nothing twice: members that hand on to each other in a ring come to an end.
     pub fn hand_on(&mut self, to: &Address, keys: impl IntoIterator<Item = (D::Key, u64)>, now: Millis) {
-        let pace = self.pace();
+        let pace = self.rhythm.pace(self.view.peer(to));
         let Some(line) = self.lines.get_mut(to) else { return };
         if self.view.peer(to).is_some_and(Peer::is_nacre_at_work) && !mutant::is(Mutant::HandsOnNothing) {
             for (key, fingerprint) in keys {
@@ -419,6 +429,13 @@ impl<D: Data> Core<D> {
     #[must_use]
     pub fn awaits(&self, peer: &Address, key: &D::Key, now: Millis) -> bool {
         self.lines.get(peer).is_some_and(|line| line.outbox.brings(key, now))
+    }
+
+    /// What waits for a peer of a key is sent as soon as nothing else is under way to it.
+    pub fn hurry(&mut self, peer: &Address, key: &D::Key, now: Millis) {
+        if let Some(line) = self.lines.get_mut(peer) {
+            line.outbox.hurry_key(key, now);
+        }
     }
 
     /// Whether a member of 1.x is being asked for a key, and all that was to be brought to it was there before it was asked.
@@ -555,7 +572,8 @@ impl<D: Data> Core<D> {
     pub fn answered(&mut self, id: u64, answer: Answer<D::Key>, now: Millis) -> Vec<Action<D>> {
         let mut actions = Vec::new();
         let Some((peer, call)) = self.calls.remove(&id) else { return actions };
-        let (pace, dice) = (self.pace(), mix(fnv(self.view.own.as_str().bytes()) ^ id));
+        let pace = self.rhythm.pace(self.view.peer(&peer));
+        let dice = mix(fnv(self.view.own.as_str().bytes()) ^ id);
         if let UnderWay::Load { asked } = call {
             let outcome = if let Answer::Load(outcome) = answer { outcome } else { Loaded::Failed };
             if let Some(load) = &mut self.load {
@@ -607,12 +625,6 @@ impl<D: Data> Core<D> {
         actions
     }
 
-    fn pace(&self) -> Pace {
-        let Rhythm { merge_ms, legacy_merge_ms, gather_ms, batch, retry_cap_ms, .. } = self.rhythm;
-        let merge_ms = if self.view.is_all_nacre() { merge_ms } else { legacy_merge_ms };
-        Pace { merge_ms, gather_ms, batch, retry_cap_ms }
-    }
-
     fn call(&mut self, to: &Address, call: Call<D>) -> Action<D> {
         self.last_id += 1;
         let under_way = match &call {
@@ -656,10 +668,11 @@ impl<D: Data> Core<D> {
     }
 
     fn push(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
-        let (pace, view) = (self.pace(), &self.view);
+        let (rhythm, view) = (self.rhythm, &self.view);
         let may_be_sent = |to: &Address| view.peer(to).map_or(mutant::is(Mutant::EndlessRetry), is_sent_to);
         let lines = self.lines.iter_mut().filter(|(to, _)| may_be_sent(to));
-        let pushes = lines.filter_map(|(to, line)| Some((to.clone(), line.outbox.take(now, pace)?)));
+        let pushes = lines
+            .filter_map(|(to, line)| Some((to.clone(), line.outbox.take(now, rhythm.pace(view.peer(to)))?)));
         for (to, items) in pushes.collect::<Vec<_>>() {
             let call = self.call(&to, Call::Push(items));
             actions.push(call);

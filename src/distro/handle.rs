@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use nacre_middleware::lateness::{Lateness, Sent};
@@ -42,6 +43,9 @@ pub struct Settled {
 
 /// What members send may be on its way for so long, in milliseconds: longer than any of them waits for an answer.
 pub const LONGEST_WAY_MS: u64 = 10_000;
+
+/// How long a write waits for what its owner is to be brought first: as long as a call to a member that is well may take.
+const BROUGHT: Duration = Duration::from_millis(500);
 
 /// The protocol of a node that has members beside it; cheap to clone.
 #[derive(Clone)]
@@ -219,6 +223,37 @@ impl Distro {
             self.0.woken.notify_one();
             flushed.await;
         }
+    }
+
+    /// Ready when nothing of a service is being brought to a member any more, or in [`BROUGHT`] at most; nothing where that is so now.
+    /// What waits is sent at once.
+    pub fn brought(&self, to: &Address, service: &ServiceKey) -> Option<impl Future<Output = ()> + use<>> {
+        let now = self.0.clock.now();
+        // What was written a moment ago may not be in the outbox yet.
+        self.take_changes(now);
+        let awaits = self.0.core.lock().awaits(to, service, now);
+        awaits.then(|| {
+            let (distro, to, service) = (self.clone(), to.clone(), service.clone());
+            async move {
+                let brought = async {
+                    loop {
+                        let flushed = distro.0.flushed.notified();
+                        let now = distro.0.clock.now();
+                        {
+                            let mut core = distro.0.core.lock();
+                            if !core.awaits(&to, &service, now) {
+                                return;
+                            }
+                            core.hurry(&to, &service, now);
+                        }
+                        distro.0.woken.notify_one();
+                        flushed.await;
+                    }
+                };
+                // One that takes nothing now shall not hold up who writes.
+                let _ = tokio::time::timeout(BROUGHT, brought).await;
+            }
+        })
     }
 
     /// How many services wait for a member, for each of them.

@@ -188,6 +188,15 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
         (self.failures, self.failing) = (0, None);
     }
 
+    /// The same for one key that waits to be merged with later changes.
+    pub fn hurry_key(&mut self, key: &K, now: Millis) {
+        let due = self.due.iter().find(|(due, other)| *due > now && other == key).cloned();
+        if let Some(due) = due {
+            self.due.remove(&due);
+            self.due.insert((now, due.1));
+        }
+    }
+
     /// Forgets what the peer is known to have: it starts with nothing, or was not a member for a while.
     pub fn forget_confirmed(&mut self) {
         self.confirmed.clear();
@@ -364,6 +373,25 @@ mod tests {
             outbox.next().unwrap().0
         };
         assert_eq!((pause(0), pause(124), pause(125)), (500, 376, 500));
+    }
+
+    #[test]
+    fn one_key_can_be_sent_before_its_time() {
+        let mut outbox = Outbox::default();
+        for at in [0, 1] {
+            outbox.put(&1, false, Millis(at), PACE);
+            outbox.put(&2, false, Millis(at), PACE);
+            if at == 0 {
+                assert_eq!(keys(outbox.take(Millis(0), PACE)), [1, 2]);
+                outbox.sent(taken(&[7, 8]), Millis(1), PACE, 0);
+            }
+        }
+        assert_eq!(keys(outbox.take(Millis(10), PACE)), [0; 0]);
+        outbox.hurry_key(&2, Millis(10));
+        outbox.hurry_key(&3, Millis(10));
+        assert_eq!(keys(outbox.take(Millis(10), PACE)), [2]);
+        outbox.sent(taken(&[9]), Millis(11), PACE, 0);
+        assert_eq!(keys(outbox.take(Millis(50), PACE)), [1]);
     }
 
     #[test]

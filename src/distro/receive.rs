@@ -179,7 +179,9 @@ pub fn first_fault(outcome: &Outcome) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, io};
+    use std::{collections::BTreeMap, io, pin::pin};
+
+    use futures_util::FutureExt as _;
 
     use super::*;
     use crate::{
@@ -190,6 +192,7 @@ mod tests {
             core::{Action, Answer, Call, Rhythm},
             key,
             load::Loaded,
+            outbox::Sent,
             takeover::handed_over,
         },
         model::{Limits, Registry, change::Changes, instance::Description},
@@ -461,6 +464,24 @@ mod tests {
         assert!(actions.is_empty(), "not told to the driver yet");
         node.distro.take_lists(&node.legacy, node.lists(), now);
         assert_eq!(node.ips(&node.theirs), ["10.9.9.7", "10.9.9.8", "10.9.9.9"]);
+    }
+
+    #[tokio::test]
+    async fn a_write_for_an_owner_of_1x_waits_until_that_has_what_is_brought_to_it() {
+        let node = Node::new().await;
+        assert!(node.distro.brought(&node.legacy, &node.theirs).is_none());
+        node.distro.send_whole(&node.legacy, [node.theirs.clone()]);
+        let mut brought = pin!(node.distro.brought(&node.legacy, &node.theirs).unwrap());
+        assert!(brought.as_mut().now_or_never().is_none());
+        let (shared, now) = (&node.distro.0, node.distro.0.clock.now());
+        let pushed = shared.core.lock().poll(now).into_iter().find_map(|action| match action {
+            Action::Call { id, call: Call::Push(_), .. } => Some(id),
+            _ => None,
+        });
+        shared.core.lock().answered(pushed.unwrap(), Answer::Push(Sent::Taken(vec![None])), now);
+        shared.flushed.notify_waiters();
+        brought.await;
+        assert!(node.distro.brought(&node.legacy, &node.theirs).is_none());
     }
 
     #[tokio::test]

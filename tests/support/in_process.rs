@@ -93,6 +93,10 @@ impl Ring for Survivor {
     fn fetch(&self, _: &Address, _: ServiceKey) -> BoxFuture<'static, ()> {
         Box::pin(ready(()))
     }
+    fn brought(&self, _: &Address, _: &ServiceKey) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
     fn stood_in(&self, _: ServiceKey, _: StandIn) {}
 }
 
