@@ -249,7 +249,7 @@ struct ShownGone<'a> {
 impl<'a> ShownGone<'a> {
     fn of(gone: &'a Gone, at: Reading) -> Self {
         let last_beat = match gone.cause {
-            Cause::Left => None,
+            Cause::Left | Cause::Missing => None,
             Cause::Silent { last_beat } => Some(last_beat),
         };
         Self {

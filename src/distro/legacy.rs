@@ -26,9 +26,8 @@ use crate::{
     model::{Registry, ServiceKey},
 };
 
-/// Time from the start to the first report of health, as the reference has it.
-const FIRST_REPORT: Duration = Duration::from_secs(60);
-/// Time between two.
+/// Time from the start to the first report of health, and between two. The reference waits for a minute at first; while this node was
+/// away, others may have called instances unhealthy that beat to it again, and data alone change no health there.
 const REPORTS: Duration = Duration::from_secs(5);
 /// Services whose health waits to be asked for; beyond it the next report asks again.
 const MOST_WAITING: usize = 100_000;
@@ -159,7 +158,7 @@ fn unlike(
 impl Exchange {
     /// Tells members of 1.x the health of what this node owns, and asks them for that of what they own, until `stopped`.
     pub async fn exchange_health(self, stopped: CancellationToken) {
-        let mut reports = tokio::time::interval_at(tokio::time::Instant::now() + FIRST_REPORT, REPORTS);
+        let mut reports = tokio::time::interval_at(tokio::time::Instant::now() + REPORTS, REPORTS);
         reports.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let work = async {

@@ -22,6 +22,9 @@ pub const MOST_GONE_IN_ALL: usize = 300_000;
 pub enum Cause {
     /// Somebody removed it.
     Left,
+    /// The list of its owner, one of 1.x, lacks it: somebody removed it, or it was silent for too long there. Members are told that
+    /// it left.
+    Missing,
     /// It was silent for longer than its delete time-out, as far as the node knew that removed it.
     Silent {
         /// The last beat that this node knew of.
@@ -71,7 +74,7 @@ impl Gone {
     /// Removed by somebody, not for its silence.
     #[must_use]
     pub fn has_left(&self) -> bool {
-        self.cause == Cause::Left
+        matches!(self.cause, Cause::Left | Cause::Missing)
     }
 }
 

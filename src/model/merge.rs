@@ -323,7 +323,7 @@ impl Merging<'_> {
 fn is_contradicted(told: &Gone, known: &Instance, now: Millis) -> bool {
     let last_known = match told.cause {
         Cause::Silent { last_beat } => last_beat,
-        Cause::Left => told.at,
+        Cause::Left | Cause::Missing => told.at,
     };
     known.last_beat() > last_known.plus(NEWS_MS)
         && !known.is_renewed()
@@ -420,7 +420,7 @@ impl Taking<'_> {
             let key = known.key();
             if told.binary_search_by(|told| compare(told, &key)).is_err() {
                 let stamp = stamp(self.draft, known);
-                self.draft.bury(Gone::of(&key, stamp, self.now, Cause::Left));
+                self.draft.bury(Gone::of(&key, stamp, self.now, Cause::Missing));
             }
         }
     }

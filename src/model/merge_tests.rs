@@ -639,6 +639,8 @@ fn a_beat_that_was_under_way_when_its_instance_left_is_known_for_that() {
     assert!(matches!(beaten("b", 0), Beaten::Unknown), "nobody removed it");
     node.register("a", 1.0);
     assert!(matches!(beaten("a", 0), Beaten::Ephemeral(_)));
+    node.registry.replace_by_legacy(PLACE, &[], ListFor::Whole, NOW).unwrap();
+    assert!(matches!(beaten("a", 0), Beaten::Unknown), "its owner may have taken it for silent");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::{
     Instance, InstanceKey, Instances, Metadata, ServiceKey,
     checksum::Checksum,
     cluster::Cluster,
-    gone::{Cause, Tombstones},
+    gone::{Cause, Gone, Tombstones},
     list::Answers,
     selector::Selector,
 };
@@ -470,7 +470,9 @@ pub enum Beaten {
 pub const JUST_LEFT_MS: u64 = 3_000;
 
 fn has_just_left(state: &State, key: &InstanceKey<'_>, now: Millis) -> bool {
-    state.gone.get(key).is_some_and(|gone| gone.has_left() && now.since(gone.at) < JUST_LEFT_MS)
+    // When what an owner's list lacks went there isn't known.
+    let left = |gone: &Gone| gone.cause == Cause::Left && now.since(gone.at) < JUST_LEFT_MS;
+    state.gone.get(key).is_some_and(left)
 }
 
 #[cfg(test)]

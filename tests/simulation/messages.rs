@@ -71,7 +71,7 @@ impl Datum {
         });
         let gone = slice.gone().map(|gone| {
             let silent_ms = match gone.cause {
-                Cause::Left => 0,
+                Cause::Left | Cause::Missing => 0,
                 Cause::Silent { last_beat } => gone.at.since(last_beat),
             };
             Told::Gone { gone: gone.clone(), age_ms: now.since(gone.at), silent_ms }
@@ -96,7 +96,7 @@ impl Datum {
             Told::Gone { gone, age_ms, silent_ms } => {
                 let at = gone_from.minus(*age_ms);
                 let cause = match gone.cause {
-                    Cause::Left => Cause::Left,
+                    Cause::Left | Cause::Missing => Cause::Left,
                     Cause::Silent { .. } => Cause::Silent { last_beat: at.minus(*silent_ms) },
                 };
                 Entry::Gone(Gone { at, cause, ..gone.clone() })
