@@ -225,7 +225,7 @@ impl Distro {
         }
     }
 
-    /// Ready when nothing of a service is being brought to a member any more, or in [`BROUGHT`] at most; nothing where that is so now.
+    /// Ready when nothing of a service is being brought to a member any more, or in half a second at most; nothing where that is so now.
     /// What waits is sent at once.
     pub fn brought(&self, to: &Address, service: &ServiceKey) -> Option<impl Future<Output = ()> + use<>> {
         let now = self.0.clock.now();
