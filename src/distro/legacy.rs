@@ -26,7 +26,7 @@ use crate::{
     model::{Registry, ServiceKey},
 };
 
-/// Time from the start to the first report of health, and between two. The reference waits for a minute at first; while this node was
+/// Time between two reports of health, and from when the node serves to the first. The reference waits for a minute at first; while this node was
 /// away, others may have called instances unhealthy that beat to it again, and data alone change no health there.
 const REPORTS: Duration = Duration::from_secs(5);
 /// Services whose health waits to be asked for; beyond it the next report asks again.
@@ -160,10 +160,17 @@ impl Exchange {
     pub async fn exchange_health(self, stopped: CancellationToken) {
         let mut reports = tokio::time::interval_at(tokio::time::Instant::now() + REPORTS, REPORTS);
         reports.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // What was loaded may be another's mistake; by the second tick those that live have beaten here.
+        let mut has_served = false;
         loop {
             let work = async {
                 tokio::select! {
-                    _ = reports.tick() => self.report_health().await,
+                    _ = reports.tick() => {
+                        let serves = self.distro.0.cluster.view().standing == Standing::Serving;
+                        if std::mem::replace(&mut has_served, serves) && serves {
+                            self.report_health().await;
+                        }
+                    }
                     () = self.distro.0.health.any.notified() => self.pull_health().await,
                 }
             };
@@ -177,7 +184,7 @@ impl Exchange {
     async fn report_health(&self) {
         let view = self.distro.0.cluster.view();
         let legacy: Vec<_> = view.peers.iter().filter(|peer| peer.nacre.is_none()).collect();
-        if legacy.is_empty() || view.standing != Standing::Serving {
+        if legacy.is_empty() {
             return;
         }
         let mut namespaces: BTreeMap<Arc<str>, Vec<(Arc<str>, String)>> = BTreeMap::new();
