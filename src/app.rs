@@ -2,6 +2,7 @@
 
 mod last_members;
 mod open_files;
+mod proxying;
 mod ready_line;
 mod running;
 
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     last_members::ListGone,
     open_files::TooFewFiles,
+    proxying::ProxyError,
     ready_line::ReadyLine,
     running::{AFTER_REQUESTS, EndError, Running},
 };
@@ -36,11 +38,12 @@ use crate::{
     base::{clock::Clock, net, signals::Signals, tasks::Tasks},
     cluster::{self, Address, LookupError},
     config::{
-        Loaded, LogFormat, Lookup, Settings,
+        LegacyNaming, LegacyServer, LegacySettings, Loaded, LogFormat, Lookup, Settings,
         own_address::{self, FoundBy, OwnAddress},
     },
     cp::{self, Applied},
     distro::{Distro, exchange::Exchange},
+    gateway::{self, Gateway, NamesItself},
     health::{
         empty,
         sweep::{SweepStats, Sweeper},
@@ -158,6 +161,14 @@ enum StartError {
     Members(#[from] LookupError),
     #[error("{0}")]
     ListGone(#[from] ListGone),
+    #[error(
+        "nacre.legacy.naming is legacy, and nacre.legacy.servers names no server that could answer naming"
+    )]
+    NoLegacyServers,
+    #[error("{0}")]
+    Proxy(#[from] ProxyError),
+    #[error("{0}")]
+    NamesItself(#[from] NamesItself),
 }
 
 /// Where it listens, and the settings that say so.
@@ -171,12 +182,19 @@ fn shown(address: Option<IpAddr>, port: u16) -> String {
 async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     let mut settings = loaded.settings;
     let has_members = settings.membership.lookup != Lookup::Standalone;
-    settings.http.max_connections =
-        open_files::raise(settings.http.max_connections, has_members).map_err(StartError::Files)?;
+    proxying::share_files(&mut settings, has_members)?;
     let settings = Arc::new(settings);
     let mut signals = Signals::new().map_err(StartError::Signals)?;
     let clock = Clock::system();
     let doors = Doors::open(&settings, &clock)?;
+    let proxy = proxying::open(&settings).await?;
+    let own = format!("{}:{}", doors.own.host, doors.port);
+    let listens = (settings.server.address, doors.port);
+    if settings.legacy.naming == LegacyNaming::Legacy && settings.legacy.servers.is_empty() {
+        return Err(StartError::NoLegacyServers.into());
+    }
+    gateway::check_servers(&settings.legacy.servers, &own, listens, net::is_of_this_host)
+        .map_err(StartError::NamesItself)?;
     let changes = Arc::new(Changes::default());
     last_members::check(&settings, has_members).map_err(StartError::ListGone)?;
     let membership = find_members(&settings, &doors, &clock, &mut signals).await?;
@@ -193,7 +211,7 @@ async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     let cp = if membership.has_members() { cp.among_members() } else { cp };
     last_members::remember(&settings.data_dir, &membership.listed());
     membership.tell_of_persistent(&applied.registry);
-    let running = start(&settings, logs, doors, membership, applied, &changes, cp);
+    let running = start(&settings, logs, doors, proxy, membership, applied, &changes, cp);
     Ok(running.until_told(async || signals.next().await).await?)
 }
 
@@ -264,10 +282,12 @@ async fn open_store(
 }
 
 /// Starts all parts; nothing of it can fail.
+#[expect(clippy::too_many_arguments, reason = "each is a part that is made once")]
 fn start(
     settings: &Arc<Settings>,
     logs: Arc<Logs>,
     doors: Doors,
+    mut opened: Option<proxying::Opened>,
     membership: Membership,
     applied: Applied,
     changes: &Arc<Changes>,
@@ -290,6 +310,23 @@ fn start(
     };
     watch_own_address(&mut tasks, &stopped, &membership, settings, found);
     let meters = Meters::new(routes::labels());
+    let proxy = opened.as_mut().map(|opened| opened.proxy(settings, &applied.registry, &applied.clock));
+    if let Some((opened, proxy)) = opened.zip(proxy.as_ref()) {
+        opened.spawn(&mut tasks, &stopped, settings, proxy, membership.cluster.clone());
+    }
+    let gateway = Gateway::<Incoming>::new(settings);
+    if let Some(gateway) = gateway.clone() {
+        let names =
+            settings.legacy.servers.iter().map(LegacyServer::authority).collect::<Vec<_>>().join(", ");
+        tracing::info!(servers = names, "what this node doesn't own is passed on to legacy servers");
+        tasks.spawn("legacy servers", gateway.look_after(stopped.clone()));
+    }
+    let legacy_naming = legacy_naming(gateway.as_ref(), settings, &applied.clock);
+    if let Some(naming) = &legacy_naming {
+        tracing::info!("naming is answered by the legacy servers");
+        tasks.spawn("members of the legacy cluster", naming.clone().watch_members(stopped.clone()));
+        tasks.spawn("kept registrations", naming.clone().replay(stopped.clone()));
+    }
     let api = Arc::new(Api {
         node,
         clock: applied.clock,
@@ -302,12 +339,15 @@ fn start(
         cluster: membership.cluster.clone(),
         doorkeeper: membership.doorkeeper.clone(),
         distro,
+        proxy,
+        gateway: gateway.as_ref().map(Gateway::sight),
+        legacy_naming,
         own_address: membership.cluster.view().own.as_str().into(),
         settings: Arc::clone(settings),
         sight: Sight { meters, sweeps, logs, stopped: stopped.clone(), started: SystemTime::now() },
     });
     let leaving = exchange.clone().map(|exchange| (exchange, membership.cluster.clone()));
-    spawn_server(&mut tasks, &stopped, settings, membership, exchange.as_ref(), &api, listener);
+    spawn_server(&mut tasks, &stopped, gateway, membership, exchange.as_ref(), &api, listener);
     let until = stopped.clone();
     tasks.spawn("ready line", async move {
         until.run_until_cancelled(ready_line.tell()).await;
@@ -316,6 +356,18 @@ fn start(
     let drain_timeout = settings.drain_timeout;
     let longest_stop = settings.stop_grace + AFTER_REQUESTS;
     Running { tasks, stopped, drain, cp, leaving, drain_timeout, longest_stop }
+}
+
+/// Naming, where the settings say that the legacy servers answer it.
+fn legacy_naming(
+    gateway: Option<&Gateway<Incoming>>,
+    settings: &Settings,
+    clock: &Clock,
+) -> Option<gateway::Naming> {
+    let LegacySettings { naming, stale, max_kept, timeout: patience, .. } = settings.legacy;
+    let servers = gateway.filter(|_| naming == LegacyNaming::Legacy)?.naming_servers(settings);
+    let bounds = gateway::naming::Bounds { stale, max_kept, patience };
+    Some(gateway::Naming::new(Arc::new(servers), bounds, clock.clone()))
 }
 
 /// Starts what sends changes to subscribers.
@@ -358,12 +410,13 @@ fn watch_own_address(
 fn spawn_server(
     tasks: &mut Tasks,
     stopped: &CancellationToken,
-    settings: &Settings,
+    gateway: Option<Gateway<Incoming>>,
     membership: Membership,
     exchange: Option<&Exchange>,
     api: &Arc<Api>,
     listener: TcpListener,
 ) {
+    let settings = &api.settings;
     let ring = exchange.map(|exchange| membership::ring(&membership, exchange, &api.clock) as Arc<dyn Ring>);
     let forwarder = stack::forwarder(api, Ownership::new(ring, With::of(api)));
     membership::spawn(membership, exchange, &forwarder, tasks, stopped);
@@ -375,7 +428,7 @@ fn spawn_server(
     let table = Table::new(settings.server.context_path.as_str());
     let connections = &api.sight.meters.connections;
     let server = Server {
-        service: stack::v1::<Incoming>(Arc::clone(api), limits, forwarder),
+        service: stack::v1(Arc::clone(api), gateway, limits, forwarder),
         table: Arc::new(table.with_prometheus(settings.server.prometheus_endpoint)),
         settings: settings.http.clone(),
         connections,

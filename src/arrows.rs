@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// Who uses whom. Everybody may use `base` and `config`; `app` and `cli` may use all.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("base", &[]),
     ("config", &[]),
     ("model", &[]),
@@ -14,7 +14,9 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("cp", &["model"]),
     ("health", &["model", "cp", "distro"]),
     ("push", &["model"]),
-    ("api", &["model", "cluster", "distro", "cp", "health", "push", "observe"]),
+    ("gateway", &["model", "cluster", "distro"]),
+    ("proxy", &["model"]),
+    ("api", &["model", "cluster", "distro", "cp", "health", "push", "gateway", "proxy", "observe"]),
     ("stack", &["api", "cluster", "observe"]),
     ("server", &["api", "observe"]),
 ];

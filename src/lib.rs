@@ -18,6 +18,8 @@ pub mod config;
 pub mod cp;
 // Ephemeral data as peers exchange it.
 pub mod distro;
+// What belongs to a legacy cluster behind this node.
+pub mod gateway;
 // The command that tells a running node to leave and stop.
 pub mod drain;
 // Who is alive.
@@ -28,6 +30,8 @@ pub mod membership;
 pub mod model;
 // What a person sees of the running server.
 pub mod observe;
+// The reverse proxy in front of registered instances.
+pub mod proxy;
 // Changed lists, by UDP to who subscribed.
 pub mod push;
 // Accepts connections and serves them.

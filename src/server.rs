@@ -3,11 +3,20 @@
 //! Place in the flow: socket -> hyper -> route -> stack. At the bound of open connections further ones wait in the
 //! kernel's queue. Stopping: no new connection, requests under way are finished within the grace period.
 
-use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use nacre_middleware::{V1Response, collect::Routed};
+use nacre_middleware::{V1Body, V1Response, collect::Routed, pass::Broken};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -18,7 +27,7 @@ use tower_service::Service;
 
 use crate::{
     api::routes::{Row, Table},
-    base::net::{Patience, Watched},
+    base::net::{Patience, Progress, Watched},
     config::HttpSettings,
     observe::connections::Connections,
 };
@@ -90,12 +99,8 @@ where
             let facts = self.table.find(&request);
             // Waits until the stack is ready, as its contract asks; allocates nothing.
             let answer = self.service.clone().oneshot(Routed { request, peer, facts });
-            let progress = &progress;
-            async move {
-                let answer = answer.await;
-                progress.request_answered();
-                answer
-            }
+            let progress = Arc::clone(&progress);
+            async move { answer.await.map(|answer| answer.map(|body| Answering::new(body, progress))) }
         });
         let HttpSettings { idle_timeout, head_timeout, write_timeout, max_head_bytes, .. } = self.settings;
         let patience = Patience { idle: idle_timeout, head: head_timeout, write: write_timeout };
@@ -132,6 +137,58 @@ where
     }
 }
 
+/// A body that says when it has ended: only then may the connection be taken for idle.
+struct Answering {
+    body: V1Body,
+    /// Nothing after it was told.
+    progress: Option<Arc<Progress>>,
+}
+
+impl Answering {
+    fn new(body: V1Body, progress: Arc<Progress>) -> Self {
+        if body.is_streamed() {
+            return Self { body, progress: Some(progress) };
+        }
+        progress.request_answered();
+        Self { body, progress: None }
+    }
+}
+
+impl Body for Answering {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if self.progress.is_some()
+            && (matches!(frame, Poll::Ready(None | Some(Err(_)))) || self.body.is_end_stream())
+            && let Some(progress) = self.progress.take()
+        {
+            progress.request_answered();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        if let Some(progress) = self.progress.take() {
+            progress.request_answered();
+        }
+    }
+}
+
 /// Waits for room, then for a connection.
 async fn accept(
     listener: &TcpListener,
@@ -146,11 +203,8 @@ async fn accept(
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Poll};
-
     use futures_util::future::{Ready, ready};
     use http::Response;
-    use nacre_middleware::V1Body;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;

@@ -19,7 +19,10 @@ use nacre_middleware::{
     breaker::Bounds,
     collect::{Limits, Routed},
     forwarder::{self, Fault},
+    legacy_forward::PassOn,
+    legacy_naming::LegacyNamingLayer,
     outgoing::{Outgoing, Own},
+    rate_limit::{RateLimitLayer, Rates},
     record::Recorder,
 };
 use tower_service::Service;
@@ -27,13 +30,16 @@ use tower_service::Service;
 use crate::{
     api::{
         Api, V1Call,
+        legacy_naming::LegacyNaming,
         ownership::Ownership,
         peers::{self, Bodies},
+        rate::ByCaller,
         reply,
         routes::{Handler, Pending, Row},
         traffic::Gate,
     },
     base::client::{CallError, Client},
+    config::LimitSettings,
     observe::Meters,
 };
 
@@ -115,13 +121,15 @@ fn with_cause(error: &CallError) -> String {
 }
 
 /// The layers, in the order of [`nacre_middleware::stack`], around the endpoints of the route table.
-pub fn v1<B>(
+pub fn v1<B, P>(
     api: Arc<Api>,
+    gateway: Option<P>,
     limits: Limits,
     forwarder: Forwarder,
 ) -> impl Service<Routed<Row, B>, Response = V1Response, Error = Infallible, Future: Send> + Clone
 where
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
+    P: PassOn<B> + Send,
 {
     let access_log = api.settings.server.access_log;
     let (meter, mut gate) = (Meter(api.sight.meters), Gate::new(Arc::clone(&api.switches)));
@@ -129,7 +137,14 @@ where
         gate = gate.shut_while_loading(api.cluster.clone());
     }
     let bodies = Bodies(Arc::clone(&api));
-    nacre_middleware::stack(access_log, meter, limits, bodies, gate, forwarder, Endpoints { api })
+    let naming = api.legacy_naming.clone();
+    let naming = naming.map(|naming| LegacyNamingLayer::new(LegacyNaming::new(Arc::clone(&api), naming)));
+    let LimitSettings { beat, read, write } = api.settings.limit;
+    let rate_limit = RateLimitLayer::new(Rates { beat, read, write }, ByCaller(Arc::clone(&api)));
+    let endpoints = Endpoints { api };
+    nacre_middleware::stack(
+        access_log, meter, rate_limit, gateway, limits, bodies, naming, gate, forwarder, endpoints,
+    )
 }
 
 /// Counts answers by route.

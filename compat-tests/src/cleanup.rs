@@ -28,6 +28,7 @@ pub fn take_away(target: &Target, ledger: &Ledger, token: &str, fixed: bool) -> 
     services.dedup();
     for service in services {
         let mut answer = None;
+        let mut unanswered = 0;
         for attempt in 0..TRIES {
             if attempt > 0 {
                 thread::sleep(PAUSE); // asking again is the only way to learn of it
@@ -37,8 +38,10 @@ pub fn take_away(target: &Target, ledger: &Ledger, token: &str, fixed: bool) -> 
                 // Not every server shows all of them, such as disabled ones, to consoles.
                 ledger.instances(&service).for_each(|instance| remove(target, &service, instance));
             }
-            // What can't be done now can't be a moment later either.
-            if answer.as_ref().is_none_or(|(status, _)| [0, 503].contains(status)) {
+            // What is out of service can't be done a moment later either; no answer may have been one that was lost.
+            let status = answer.as_ref().map(|(status, _)| *status);
+            unanswered += usize::from(status == Some(0));
+            if status.is_none_or(|status| status == 503) || unanswered > 1 {
                 break;
             }
         }

@@ -54,11 +54,13 @@ fn a_signal_in_the_middle_of_a_level_leaves_the_server_as_it_was() {
     ] {
         let keeper = Keeper::open();
         let before = keeper.snapshot();
+        keeper.hold_answers_after(Some(after));
         let child = start(&keeper, &["--level", level, "--only", only]);
         until("the middle of the level", || keeper.requests() > after);
         let changed = keeper.snapshot() != before;
         assert!(changed || level == "safe" || keeper.has_made_something(), "{level}: nothing was made yet");
         signal(&child, name);
+        keeper.hold_answers_after(None);
         let begin = Instant::now();
         let (code, stdout, stderr) = texts(child.wait_with_output().unwrap());
         assert_eq!(code, Some(2), "{level} {name}: {stderr}");
@@ -73,7 +75,7 @@ fn a_signal_in_the_middle_of_a_level_leaves_the_server_as_it_was() {
 #[test]
 fn a_signal_while_the_server_is_greeted_ends_the_run_at_once() {
     let keeper = Keeper::open();
-    keeper.hold_answers(true);
+    keeper.hold_answers_after(Some(0));
     let child = start(&keeper, &["--level", "full"]);
     until("the greeting", || keeper.requests() > 0);
     signal(&child, "INT");

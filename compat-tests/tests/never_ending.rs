@@ -33,10 +33,13 @@ fn endless(head: &'static str, piece: &'static [u8], pause: Duration) -> String 
 
 const DRIP: Duration = Duration::from_millis(50);
 
-/// What the answer to a request that may take 1 s is said to be, and how long that took.
+/// What takes so long on a busy machine would take for ever.
+const NEVER: Duration = Duration::from_secs(30);
+
+/// What the answer to a request that may take 3 s is said to be, and how long that took.
 fn asked(url: &str) -> (String, Duration) {
     let begin = Instant::now();
-    let request = HttpRequest::new("GET", "/nacos/v1/ns/x", Duration::from_secs(1));
+    let request = HttpRequest::new("GET", "/nacos/v1/ns/x", Duration::from_secs(3));
     let error = Target::parse(url).unwrap().send(&request).unwrap_err();
     (format!("{error:#}"), begin.elapsed())
 }
@@ -51,11 +54,11 @@ fn an_answer_that_drips_is_given_up_when_its_time_is_over() {
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ",
     ] {
         let (said, took) = asked(&endless(head, b"a", DRIP));
-        assert!(said.starts_with("the answer didn't end within 1 s: "), "{head}: {said}");
-        assert!(took < Duration::from_secs(4), "{head}: {took:?}");
+        assert!(said.starts_with("the answer didn't end within 3 s: "), "{head}: {said}");
+        assert!(took < NEVER, "{head}: {took:?}");
     }
     let (said, _) = asked(&endless("", b"", DRIP));
-    assert_eq!(said, "no answer came within 1 s");
+    assert_eq!(said, "no answer came within 3 s");
 }
 
 #[test]
@@ -71,9 +74,9 @@ fn an_answer_that_floods_is_given_up_when_it_is_too_long() {
 fn a_raw_answer_that_drips_is_given_up_whether_it_is_awaited_or_should_be_over() {
     let exchange = RawExchange {
         pieces: vec!["GET / HTTP/1.1\r\n\r\n".to_owned()],
-        pause: Duration::from_millis(100),
-        idle: Duration::from_millis(300),
-        timeout: Duration::from_secs(1),
+        pause: Duration::from_secs(3),
+        idle: Duration::from_secs(3),
+        timeout: Duration::from_secs(3),
         responses: 1,
         head: false,
     };
@@ -81,17 +84,18 @@ fn a_raw_answer_that_drips_is_given_up_whether_it_is_awaited_or_should_be_over()
         RawExchange { pieces: vec!["GET ".to_owned(), "/ HTTP/1.1\r\n\r\n".to_owned()], ..exchange.clone() };
     let fast = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
     let done = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let hasty = RawExchange { idle: Duration::from_millis(100), ..exchange.clone() };
     for (head, pause, exchange) in [
         (fast, DRIP, &exchange),
-        (fast, Duration::from_millis(500), &exchange), // slower than what counts as silence
+        (fast, Duration::from_millis(500), &hasty), // slower than what counts as silence
         (done, DRIP, &exchange),
         ("HTTP/1.1 100 Continue\r\n\r\n", DRIP, &two),
     ] {
         let begin = Instant::now();
         let error = Target::parse(&endless(head, b"a", pause)).unwrap().exchange(exchange).unwrap_err();
         let said = format!("{error:#}");
-        assert!(said.starts_with("the answer didn't end within 1"), "{head}: {said}");
-        assert!(begin.elapsed() < Duration::from_secs(6), "{head}: {:?}", begin.elapsed());
+        assert!(said.starts_with("the answer didn't end within "), "{head}: {said}");
+        assert!(begin.elapsed() < NEVER, "{head}: {:?}", begin.elapsed());
     }
 }
 
@@ -103,5 +107,5 @@ fn a_server_that_drips_from_the_beginning_gives_2_and_one_line() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), &*output.stdout), (Some(2), &b""[..]), "{stderr}");
     assert!(stderr.contains("the answer didn't end within 10 s") && stderr.lines().count() == 1, "{stderr}");
-    assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < 2 * NEVER, "{:?}", begin.elapsed());
 }

@@ -108,7 +108,8 @@ impl Asked {
             %method,
             %uri,
             status = response.status().as_u16(),
-            bytes = response.body().len(),
+            // Nothing is known of what streams.
+            bytes = http_body::Body::size_hint(response.body()).exact().unwrap_or(response.body().len() as u64),
             took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
             agent,
         );

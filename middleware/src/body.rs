@@ -1,7 +1,7 @@
-//! The body of an answer: bytes that are all there.
+//! The body of an answer: bytes that are all there, or a stream of another server's.
 
 use std::{
-    convert::Infallible,
+    fmt,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -9,14 +9,29 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use crate::pass::Broken;
+
 /// Bytes that leave with a `Content-Length`, or in chunks as the reference sends its JSON.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct V1Body {
     bytes: Bytes,
     /// Follows `bytes`.
     rest: Bytes,
     chunked: bool,
     sent: bool,
+    /// In the place of all of these.
+    stream: Option<Stream>,
+}
+
+type Stream = Pin<Box<dyn Body<Data = Bytes, Error = Broken> + Send>>;
+
+impl fmt::Debug for V1Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bytes, rest, chunked, sent, stream } = self;
+        let mut shown = f.debug_struct("V1Body");
+        shown.field("bytes", bytes).field("rest", rest).field("chunked", chunked).field("sent", sent);
+        shown.field("streams", &stream.is_some()).finish()
+    }
 }
 
 impl V1Body {
@@ -32,16 +47,27 @@ impl V1Body {
 
     /// As [`V1Body::chunked`], of two pieces that needn't be copied together.
     pub fn chunked_in_two(bytes: impl Into<Bytes>, rest: impl Into<Bytes>) -> Self {
-        Self { bytes: bytes.into(), rest: rest.into(), chunked: true, sent: false }
+        Self { bytes: bytes.into(), rest: rest.into(), chunked: true, ..Self::default() }
     }
 
-    /// The bytes; of a body in two pieces, the first.
+    /// What another server sends, as it comes; with a `Content-Length` if the stream knows one.
+    pub fn streamed(stream: impl Body<Data = Bytes, Error = Broken> + Send + 'static) -> Self {
+        Self { stream: Some(Box::pin(stream)), ..Self::default() }
+    }
+
+    /// It comes from another server, as it comes.
+    #[must_use]
+    pub fn is_streamed(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// The bytes; of a body in two pieces, the first; of one that streams, none.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// How many bytes it has.
+    /// How many bytes it has, but for what streams.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() + self.rest.len()
@@ -56,12 +82,15 @@ impl V1Body {
 
 impl Body for V1Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Broken;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if let Some(stream) = &mut self.stream {
+            return stream.as_mut().poll_frame(cx);
+        }
         if self.is_empty() {
             return Poll::Ready(None);
         }
@@ -72,11 +101,17 @@ impl Body for V1Body {
     }
 
     fn is_end_stream(&self) -> bool {
+        if let Some(stream) = &self.stream {
+            return stream.is_end_stream();
+        }
         // A chunked body that said it is over before its first frame would be sent as a sized one.
         self.is_empty() && (self.sent || !self.chunked)
     }
 
     fn size_hint(&self) -> SizeHint {
+        if let Some(stream) = &self.stream {
+            return stream.size_hint();
+        }
         if self.chunked { SizeHint::new() } else { SizeHint::with_exact(self.len() as u64) }
     }
 }

@@ -49,4 +49,9 @@ pub trait Facts: Copy + Send + 'static {
 
     /// The owner of the service that the request is about must do it: another node passes it on.
     fn is_forwarded(&self) -> bool;
+
+    /// It belongs to the legacy cluster behind this node, where there is one.
+    fn is_legacy(&self) -> bool {
+        false
+    }
 }

@@ -7,7 +7,6 @@
 
 use std::{
     fmt::Write as _,
-    net::IpAddr,
     sync::{Arc, atomic::AtomicU64},
 };
 
@@ -23,13 +22,13 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use crate::{
     Call, V1Body, V1Response, carries_form,
     distro_filter::Target,
+    hygiene::{self, FORWARDED_FOR, chain_of},
     lateness::Sent,
     loop_guard::{AGENT, HOPS, PEER, SENT, SOURCE},
     refusal::STATE,
 };
 
 static CLIENT_VERSION: HeaderName = HeaderName::from_static("client-version");
-static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Bytes that the request line to a 1.x member may have: its server takes heads of 512 KiB.
 pub const MOST_LINE_BYTES: usize = 500 << 10;
@@ -197,39 +196,26 @@ fn push_encoded(out: &mut String, text: &str) {
 
 /// Headers that end here: of the connection, of the browser's rules, and those that are written anew.
 fn stays(name: &HeaderName) -> bool {
-    const OF_CONNECTIONS: [&str; 3] = ["keep-alive", "proxy-connection", "http2-settings"];
-    [
-        header::HOST,
-        header::CONTENT_LENGTH,
-        header::CONNECTION,
-        header::TRANSFER_ENCODING,
-        header::TE,
-        header::TRAILER,
-        header::UPGRADE,
-        header::EXPECT,
-        header::PROXY_AUTHENTICATE,
-        header::PROXY_AUTHORIZATION,
-        header::COOKIE,
-        header::ORIGIN,
-        header::ACCESS_CONTROL_REQUEST_METHOD,
-        header::ACCESS_CONTROL_REQUEST_HEADERS,
-    ]
-    .contains(name)
+    hygiene::is_of_connection(name)
+        || [
+            header::HOST,
+            header::CONTENT_LENGTH,
+            header::EXPECT,
+            header::COOKIE,
+            header::ORIGIN,
+            header::ACCESS_CONTROL_REQUEST_METHOD,
+            header::ACCESS_CONTROL_REQUEST_HEADERS,
+        ]
+        .contains(name)
         || [&SOURCE, &FORWARDED_FOR, &STATE].contains(&name)
-        || OF_CONNECTIONS.contains(&name.as_str())
 }
 
 /// The client's headers that go on.
 fn copied(head: &Parts, replaced: &[&HeaderName]) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(head.headers.len() + 8);
-    let of_connection = head.headers.get_all(header::CONNECTION);
-    let of_connection: Vec<&str> = of_connection
-        .iter()
-        .filter_map(|names| names.to_str().ok())
-        .flat_map(|names| names.split(','))
-        .collect();
+    let of_connection: Vec<&str> = hygiene::named_by_connection(&head.headers).collect();
     for (name, value) in &head.headers {
-        let named = of_connection.iter().any(|other| other.trim().eq_ignore_ascii_case(name.as_str()));
+        let named = of_connection.iter().any(|other| other.eq_ignore_ascii_case(name.as_str()));
         if !named && !stays(name) && !replaced.contains(&name) {
             headers.append(name.clone(), value.clone());
         }
@@ -248,17 +234,6 @@ fn sign<F>(headers: &mut HeaderMap, call: &Call<F>, own: &Own, believes_chain: b
     if let Some(value) = chain_of(chain, call.peer.ip().to_canonical()) {
         headers.insert(FORWARDED_FOR.clone(), value);
     }
-}
-
-/// Who is known to have called before, and who called here.
-fn chain_of<'a>(before: impl Iterator<Item = &'a HeaderValue>, caller: IpAddr) -> Option<HeaderValue> {
-    let mut text = Vec::with_capacity(40);
-    for value in before {
-        text.extend_from_slice(value.as_bytes());
-        text.extend_from_slice(b", ");
-    }
-    text.extend_from_slice(caller.to_string().as_bytes());
-    HeaderValue::from_bytes(&text).ok()
 }
 
 /// The text in the answer of a member that found the request not to be its own.

@@ -16,18 +16,25 @@ use crate::{
     envelope::EnvelopeLayer,
     forward::ForwardLayer,
     forwarder::{Fault, Forwarder, Members, Writes},
+    legacy_forward::{LegacyForwardLayer, PassOn},
+    legacy_naming::{Legacy, LegacyNamingLayer},
     loop_guard::{Guard, LoopGuardLayer},
     outgoing::Outgoing,
+    rate_limit::{Counted, RateLimitLayer},
     record::{RecordLayer, Recorder},
     traffic_revise::{Traffic, TrafficReviseLayer},
 };
 
 /// What happens to a request, outermost first. Change the order only with the order test, `tests/order.rs`.
-pub fn stack<F, B, R, A, T, M, C, S>(
+#[expect(clippy::too_many_arguments, reason = "each layer is told what it must know")]
+pub fn stack<F, B, R, W, P, A, L, T, M, C, S>(
     access_log: bool,
     recorder: R,
+    rate_limit: Option<RateLimitLayer<W>>,
+    gateway: Option<P>,
     limits: Limits,
     allowance: A,
+    legacy_naming: Option<LegacyNamingLayer<L>>,
     traffic: T,
     forwarder: Forwarder<M, C>,
     endpoints: S,
@@ -36,7 +43,10 @@ where
     F: Facts + Sync,
     B: Body<Data = Bytes, Error: Send> + Send + Unpin + 'static,
     R: Recorder<F> + Send,
+    W: Counted<F> + Send,
+    P: PassOn<B> + Send,
     A: Allowance<F> + Send,
+    L: Legacy<F> + Send + 'static,
     T: Traffic<F> + Send + 'static,
     M: Members + Writes<F> + Guard<F>,
     C: Service<Outgoing, Response = Response<Bytes>, Error = Fault, Future: Send>
@@ -50,8 +60,11 @@ where
     ServiceBuilder::new()
         .option_layer(access_log.then_some(AccessLogLayer)) // a line per answer
         .layer(RecordLayer::new(recorder)) // counts answers, refusals of inner layers included
+        .option_layer(rate_limit) // what its address asks too often
+        .option_layer(gateway.map(LegacyForwardLayer::new)) // not ours: streamed to the legacy cluster
         .layer(CollectLayer::new(limits, allowance)) // whole body in memory, capped; from here on a Call
         .layer(EnvelopeLayer) // dresses whatever is answered below; refuses preflights
+        .option_layer(legacy_naming) // naming, where the legacy cluster answers it
         .layer(TrafficReviseLayer::new(traffic)) // what the switches shut: limited addresses, a node that isn't up
         .layer(DistroFilterLayer::new(members.clone())) // whose the write is; refuses what is nobody's
         .layer(LoopGuardLayer::new(members)) // what members would pass to each other for ever

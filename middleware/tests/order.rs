@@ -5,7 +5,7 @@
 use std::{
     convert::Infallible,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::mpsc::{self, Receiver, Sender},
     time::{Duration, Instant},
 };
@@ -21,14 +21,18 @@ use nacre_middleware::{
     distro_filter::{Owner, Ownership, Standstill, Target},
     envelope::Bare,
     forwarder::{Fault, Forwarder, Members, Note, StandIn, Writes},
+    legacy_forward::PassOn,
+    legacy_naming::{self, LegacyNamingLayer},
+    limits::Class,
     loop_guard::{Guard, Refused},
     outgoing::{Outgoing, Own, Parameters},
+    rate_limit::{Counted as Counts, RateLimitLayer, Rates},
     record::Recorder,
     refusal::State,
     stack,
     traffic_revise::Traffic,
 };
-use tower::{ServiceExt as _, service_fn};
+use tower::{Layer as _, ServiceExt as _, service_fn};
 
 /// A dressed naming entry that reads a body.
 #[derive(Clone, Copy)]
@@ -46,6 +50,18 @@ impl Facts for Entry {
     }
     fn is_forwarded(&self) -> bool {
         true
+    }
+}
+
+/// A legacy cluster that nobody has.
+#[derive(Clone)]
+enum Legacy {}
+
+impl PassOn<Full<Bytes>> for Legacy {
+    type Future = std::future::Ready<Result<V1Response, Infallible>>;
+
+    fn pass_on(&self, _: Request<Full<Bytes>>, _: SocketAddr) -> Self::Future {
+        match *self {}
     }
 }
 
@@ -148,11 +164,39 @@ impl Guard<Entry> for Member {
     fn note_refusal(&self, _: &Call<Entry>, _: Refused) {}
 }
 
+/// Takes what says that it is a legacy cluster's.
+#[derive(Clone)]
+struct Elsewhere;
+
+impl legacy_naming::Legacy<Entry> for Elsewhere {
+    fn answer(&self, call: Call<Entry>) -> Result<BoxFuture<'static, V1Response>, Box<Call<Entry>>> {
+        if !call.head.headers.contains_key("x-elsewhere") {
+            return Err(Box::new(call));
+        }
+        let mut response = Response::new(V1Body::sized("theirs"));
+        response.extensions_mut().insert(Bare);
+        Ok(Box::pin(async { response }))
+    }
+}
+
+/// Counts what says that it comes often.
+#[derive(Clone)]
+struct Often;
+
+impl Counts<Entry> for Often {
+    fn count<B>(&self, request: &Request<B>, peer: SocketAddr, _: Entry) -> Option<(IpAddr, Class)> {
+        request.headers().contains_key("x-often").then_some((peer.ip(), Class::Write))
+    }
+    fn refused(&self, _: IpAddr, _: Class) {}
+}
+
 const LARGE: &str = "123456789";
 const ORIGIN: (&str, &str) = ("origin", "http://a.example");
 const PREFLIGHT: (&str, &str) = ("access-control-request-method", "POST");
 const SHUT: (&str, &str) = ("x-shut", "");
 const DOWN: (&str, &str) = ("x-down", "");
+const OFTEN: (&str, &str) = ("x-often", "");
+const ELSEWHERE: (&str, &str) = ("x-elsewhere", "");
 const THEIRS: (&str, &str) = ("x-owner", "10.0.0.2:8848");
 const NOBODYS: (&str, &str) = ("x-owner", "");
 const SERVER: (&str, &str) = ("user-agent", "Nacos-Server:1.4.8");
@@ -204,13 +248,32 @@ async fn send_to(access_log: bool, method: &str, headers: &[(&str, &str)], body:
         async { Ok::<_, Infallible>(Response::new(V1Body::sized("ok"))) }
     });
     let limits = Limits { max_body_bytes: 8, body_timeout: Duration::from_secs(3), max_collecting_bytes: 80 };
-    let stack = stack(access_log, Counted(recorder), limits, (), Gate, forwarder, endpoint);
+    let rate_limit = RateLimitLayer::new(Rates { write: 1, ..Rates::default() }, Often).unwrap();
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    // One of the kind has come just before.
+    let before = rate_limit.layer(service_fn(async |_: Routed<Entry, ()>| {
+        Ok::<_, Infallible>(Response::new(V1Body::default()))
+    }));
+    let request = Request::get("/").header("x-often", "").body(()).unwrap();
+    before.oneshot(Routed { request, peer, facts: Entry }).await.unwrap();
+    let naming = LegacyNamingLayer::new(Elsewhere);
+    let stack = stack(
+        access_log,
+        Counted(recorder),
+        Some(rate_limit),
+        None::<Legacy>,
+        limits,
+        (),
+        Some(naming),
+        Gate,
+        forwarder,
+        endpoint,
+    );
     let mut request = Request::builder().method(method).uri("/nacos/v1/ns/instance").header("host", "b");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let request = request.body(Full::new(Bytes::from(body))).unwrap();
-    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
     let response = stack.oneshot(Routed { request, peer, facts: Entry }).await.unwrap();
     let (head, _) = response.into_parts();
     let all = |statuses: Receiver<u16>| statuses.try_iter().collect();
@@ -239,6 +302,27 @@ async fn a_large_body_is_refused_before_anything_is_looked_at_and_bare() {
         assert!(!seen.is_dressed() && !seen.allows_origin() && seen.closes(), "{:?}", seen.headers);
         assert_eq!(seen.counted, [413]);
     }
+}
+
+#[tokio::test]
+async fn what_comes_too_often_is_refused_before_its_body_is_read_and_bare() {
+    for body in ["a=1", LARGE] {
+        let seen = send("POST", &[ORIGIN, OFTEN, SHUT], body).await;
+        assert_eq!((seen.status, seen.reached_endpoint), (429, false));
+        assert!(!seen.is_dressed() && !seen.allows_origin());
+        assert_eq!(seen.counted, [429]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_legacy_cluster_answers_is_shut_by_no_switch_and_no_members_and_leaves_as_it_came() {
+    for other in [ORIGIN, SHUT, DOWN, THEIRS, NOBODYS] {
+        let seen = send("POST", &[ORIGIN, ELSEWHERE, other], "a=1").await;
+        assert_eq!((seen.status, seen.reached_endpoint, seen.reached_peer), (200, false, false), "{other:?}");
+        assert!(!seen.is_dressed() && !seen.allows_origin());
+        assert_eq!(seen.counted, [200]);
+    }
+    assert_eq!(send("OPTIONS", &[ORIGIN, ELSEWHERE, PREFLIGHT], "").await.status, 403);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::{
     Api, Named, V1Call, instance, legacy,
     params::{self, Params},
     reply::{Refusal, Reply},
-    routes::Outcome,
+    routes::{Outcome, Row},
 };
 use crate::{
     base::{
@@ -83,7 +83,7 @@ pub(super) fn unknown_here(registry: &Registry, call: &V1Call) -> Option<Service
 ///
 /// The owner may not have got it, may never answer, or be gone before it has told of it. Members that are asked about silence know then.
 pub(super) fn overhear(registry: &Registry, call: &V1Call, answer: Option<&V1Response>, came: Millis) {
-    if !is_beat(call) || mutant::is(Mutant::BeatsUnheard) {
+    if !is_beat(call.facts) || mutant::is(Mutant::BeatsUnheard) {
         return;
     }
     let says_unknown =
@@ -97,13 +97,17 @@ pub(super) fn overhear(registry: &Registry, call: &V1Call, answer: Option<&V1Res
     }
 }
 
-fn is_beat(call: &V1Call) -> bool {
-    matches!(call.facts.path, BEAT | CLIENT_BEAT)
+/// Whether a call is a beat, by whatever entry.
+pub(super) fn is_beat(facts: Row) -> bool {
+    matches!(facts.path, BEAT | CLIENT_BEAT)
 }
 
 /// What `take` makes of the instance that a beat is of; nothing where the call is no beat, or a wrong one.
-fn with_instance<T>(call: &V1Call, take: impl FnOnce(&Named<'_>, &InstanceKey<'_>) -> T) -> Option<T> {
-    if !is_beat(call) {
+pub(super) fn with_instance<T>(
+    call: &V1Call,
+    take: impl FnOnce(&Named<'_>, &InstanceKey<'_>) -> T,
+) -> Option<T> {
+    if !is_beat(call.facts) {
         return None;
     }
     let params = Params::of(call);
@@ -131,7 +135,7 @@ fn make(api: &Api, named: &Named<'_>, body: &Beat<'_>, cluster: &str) -> Outcome
 }
 
 /// The answer to a beat of a known instance with this interval of its own, if it has one.
-fn known(api: &Api, effect: Effect, interval_ms: Option<u64>) -> Reply {
+pub(super) fn known(api: &Api, effect: Effect, interval_ms: Option<u64>) -> Reply {
     api.sight.meters.beats.note(effect);
     let switches = api.switches.load();
     let (default, light) = (switches.client_beat_interval, switches.light_beat_enabled);
@@ -144,7 +148,7 @@ fn known(api: &Api, effect: Effect, interval_ms: Option<u64>) -> Reply {
 }
 
 /// The answer that lets a client register again.
-fn unknown(api: &Api) -> Reply {
+pub(super) fn unknown(api: &Api) -> Reply {
     api.sight.meters.beats.note(Effect::Unknown);
     match api.switches.load().client_beat_interval {
         5000 => Reply::fixed(r#"{"clientBeatInterval":5000,"code":20404}"#),

@@ -2,7 +2,7 @@
 //!
 //! Pure. Ours: Nacos 1.4.8 believes such headers of everybody where it looks at them at all.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderValue};
 
@@ -12,8 +12,14 @@ use crate::cluster::Standing;
 /// The address of the client of a call; members of the cluster and those that the settings name are believed.
 #[must_use]
 pub fn caller_of(api: &Api, call: &V1Call) -> IpAddr {
+    caller_by(api, &call.head.headers, call.peer)
+}
+
+/// The same of a request with these headers.
+#[must_use]
+pub fn caller_by(api: &Api, headers: &HeaderMap, peer: SocketAddr) -> IpAddr {
     let networks = &api.settings.http.trusted_forwarders;
-    caller(&call.head.headers, call.peer.ip(), |address| {
+    caller(headers, peer.ip(), |address| {
         networks.iter().any(|network| network.contains(address)) || {
             let view = api.cluster.view_guard();
             view.standing != Standing::Alone && api.doorkeeper.knows(&view, address)

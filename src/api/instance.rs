@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Once},
 };
 
+use http::Method;
 use serde::Serialize;
 
 use super::{
@@ -107,6 +108,22 @@ pub fn register(api: &Api, call: &V1Call) -> Result<Pending, Refusal> {
     let metadata = read_metadata(&params)?;
     check_weight(described.weight)?;
     put(api, named.place(), &described.with_metadata(metadata))
+}
+
+/// The service, the instance and whether it is ephemeral, of a registration or deregistration that this server would take.
+///
+/// # Errors
+/// The refusal of what it wouldn't.
+pub(super) fn examine(api: &Api, call: &V1Call) -> Result<(ServiceKey, GoneInstance, bool), Refusal> {
+    let params = Params::of(call);
+    let named = Named::read(&params)?;
+    let described = Described::read(api, &params)?;
+    name::check_cluster(&described.cluster)?;
+    if call.facts.method != Method::DELETE {
+        read_metadata(&params)?;
+        check_weight(described.weight)?;
+    }
+    Ok((named.place().to_key(), GoneInstance::of(&described.key()), described.ephemeral))
 }
 
 /// Told once: a Nacos would connect to them.

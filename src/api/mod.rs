@@ -17,6 +17,7 @@ mod heads;
 pub mod health;
 pub mod instance;
 pub mod legacy;
+pub mod legacy_naming;
 pub mod list;
 pub mod member;
 pub mod metadata_batch;
@@ -28,8 +29,10 @@ mod owner_key;
 pub mod ownership;
 pub mod params;
 pub mod peers;
+pub mod proxy;
 pub mod push_state;
 pub mod raft;
+pub mod rate;
 pub mod reply;
 pub mod ring;
 pub mod routes;
@@ -53,7 +56,9 @@ use crate::{
         Distro,
         mapper::{self, Owner},
     },
+    gateway::{Naming, Sight},
     model::{Registry, namespaces::Namespaces, registry::Place, switches::Switchboard},
+    proxy::Proxy,
     push::Push,
 };
 use params::Params;
@@ -86,6 +91,12 @@ pub struct Api {
     pub peers: Peers,
     /// The protocol of members; nothing on a node that serves alone.
     pub distro: Option<Distro>,
+    /// The reverse proxy, where there is one.
+    pub proxy: Option<Arc<Proxy>>,
+    /// The legacy servers behind this node, if there are any.
+    pub gateway: Option<Arc<dyn Sight>>,
+    /// Naming, where the legacy servers answer it.
+    pub legacy_naming: Option<Naming>,
     /// The address and port by which others know this node, as `ip:port`.
     pub own_address: Box<str>,
     /// What else the node knows of itself.

@@ -27,6 +27,7 @@ use crate::{
     cluster::{Condition, MemberCounts, Standing},
     cp::{StoreHealth, WriterStats},
     distro::Distro,
+    gateway::{self, ServerReadings},
     health::sweep::SweepStats,
     model::{Instance, Registry, status::NodeStatus},
     observe::{
@@ -35,7 +36,10 @@ use crate::{
         logs::Logs,
         metrics,
         nacos_monitor::NacosMonitor,
-        readings::{ClusterReadings, Kind, PushEvents, PushReadings, Readings, Sizes, StoreReadings},
+        readings::{
+            ClusterReadings, Kind, LegacyNamingReadings, LegacyReadings, PushEvents, PushReadings, Readings,
+            Sizes, StoreReadings,
+        },
         ready::{self, Line, Naming, Parts, State},
     },
     push::Push,
@@ -78,7 +82,8 @@ pub fn readyz(api: &Api, _: &V1Call) -> Outcome {
 
 /// GET: everything that is counted.
 pub fn metrics(api: &Api, _: &V1Call) -> Result<Pending, Refusal> {
-    Ok(page(api, metrics::CONTENT_TYPE, |_| None))
+    let proxy = api.proxy.clone();
+    Ok(page(api, metrics::CONTENT_TYPE, move |_| proxy.map(|proxy| proxy.collector())))
 }
 
 /// GET: the same with the gauges of 1.x beside it, under their media type.
@@ -88,13 +93,13 @@ pub fn prometheus(api: &Api, _: &V1Call) -> Result<Pending, Refusal> {
     }))
 }
 
-/// Gives what stands behind our own metrics.
-type More = fn(&Readings) -> Option<Box<dyn Collector>>;
-
 /// A page of metrics; whoever asks while another page is being made waits for it.
 ///
-/// Counting what is registered looks at every instance, so it's done beside the threads that answer requests.
-fn page(api: &Api, media_type: &'static str, more: More) -> Pending {
+/// `more` gives what stands behind our own metrics. Counting what is registered looks at every instance, so it's done beside the threads that answer requests.
+fn page<M>(api: &Api, media_type: &'static str, more: M) -> Pending
+where
+    M: FnOnce(&Readings) -> Option<Box<dyn Collector>> + Send + 'static,
+{
     let (registry, readings, meters) = (Arc::clone(&api.registry), readings(api), api.sight.meters);
     let made = async move {
         let _alone = meters.reading.lock().await;
@@ -130,8 +135,15 @@ fn parts(api: &Api) -> Parts {
         StoreHealth::Failing { since, reason } => State::Failing { since, reason },
     };
     let conditions = api.cluster.conditions().into_iter();
-    let cluster = conditions.map(|Condition { part, trouble }| Line { part, trouble }).collect();
-    Parts { naming, store, cluster }
+    let mut others: Vec<Line> =
+        conditions.map(|Condition { part, trouble }| Line { part, trouble }).collect();
+    if let Some(gateway) = &api.gateway {
+        others.push(Line { part: "legacy", trouble: gateway.trouble() });
+    }
+    if let Some(naming) = &api.legacy_naming {
+        others.push(Line { part: "legacy-naming", trouble: naming.standing().trouble() });
+    }
+    Parts { naming, store, others }
 }
 
 /// All that is had without looking around: sizes and usage are still missing.
@@ -147,6 +159,9 @@ fn readings(api: &Api) -> Readings {
         sizes: Sizes::default(),
         beats: Effect::ALL.map(|effect| (effect.label(), meters.beats.count(effect))),
         forwards: meters.forwards.read(),
+        legacy: api.gateway.as_ref().map(|gateway| legacy_readings(&**gateway)).unwrap_or_default(),
+        legacy_naming: api.legacy_naming.as_ref().map(legacy_naming_readings),
+        limited: meters.limited.read(),
         cluster: api.distro.as_ref().map(|distro| cluster_readings(api, distro)),
         expired_unhealthy: sweeps.unhealthy.load(Relaxed),
         expired_removed: sweeps.removed.load(Relaxed),
@@ -155,6 +170,33 @@ fn readings(api: &Api) -> Readings {
         log_lines_dropped: logs.dropped(),
         started: *started,
         usage: Usage::default(),
+    }
+}
+
+fn legacy_readings(gateway: &dyn gateway::Sight) -> Vec<LegacyReadings> {
+    let shown = |server: ServerReadings| LegacyReadings {
+        server: server.server,
+        up: server.up,
+        answers: server.answers,
+        failures: server.failures,
+        requests: [("in_flight", server.in_flight), ("waiting", server.waiting)],
+        idle: server.idle,
+        connected: server.connected,
+    };
+    gateway.read().into_iter().map(shown).collect()
+}
+
+fn legacy_naming_readings(naming: &gateway::Naming) -> LegacyNamingReadings {
+    let (standing, counts) = (naming.standing(), naming.counts());
+    let read = |count: &AtomicU64| count.load(Relaxed);
+    LegacyNamingReadings {
+        answers: counts.answers(),
+        away: standing.away_for.is_some(),
+        outages: read(&counts.outages),
+        kept: standing.kept as u64,
+        replayed: [("taken", read(&counts.replayed)), ("refused", read(&counts.rejected))],
+        lists: standing.lists as u64,
+        owners: standing.owners as u64,
     }
 }
 

@@ -59,6 +59,12 @@ impl Refusal {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
     }
 
+    /// 502: what another server says is of no use.
+    #[must_use]
+    pub fn bad_gateway(text: impl fmt::Display) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, text)
+    }
+
     /// 503, with the node's state in a header for peers: it takes nothing of the kind now.
     #[must_use]
     pub fn standstill(state: State) -> Self {

@@ -12,7 +12,7 @@ use nacre_middleware::Facts;
 
 use super::{
     Api, V1Call, auth, beat, catalog, cluster, console, core, distro, drain, heads, health, instance, legacy,
-    list, member, metadata_batch, nacre, observe, operator, push_state, raft,
+    list, member, metadata_batch, nacre, observe, operator, proxy, push_state, raft,
     reply::{Refusal, Reply},
     service, subscribers, unrouted, web,
 };
@@ -63,6 +63,8 @@ pub struct Route {
     pub of_peers: bool,
     /// In a cluster, only the owner of the service does it.
     pub forwarded: bool,
+    /// Belongs to the legacy cluster behind this node, where there is one; the endpoint is for where there is none.
+    pub legacy: bool,
     /// The endpoint.
     pub handler: Handler,
 }
@@ -121,32 +123,78 @@ impl Facts for Row {
     fn is_forwarded(&self) -> bool {
         self.forwarded
     }
+
+    fn is_legacy(&self) -> bool {
+        self.legacy
+    }
 }
 
 /// Where members bring data, and ask for some.
 const DATUM: &str = "/v1/ns/distro/datum";
 
 const fn naming(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Naming, dressed: true, of_peers: false, forwarded: false, handler }
+    Route {
+        method,
+        path,
+        area: Area::Naming,
+        dressed: true,
+        of_peers: false,
+        forwarded: false,
+        legacy: false,
+        handler,
+    }
 }
 
 /// A write that the owner of the service does. Source: Nacos 1.4.8 naming module, the entries that its distro filter
 /// finds marked; compat file `forward`.
 const fn owned(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Naming, dressed: true, of_peers: false, forwarded: true, handler }
+    Route {
+        method,
+        path,
+        area: Area::Naming,
+        dressed: true,
+        of_peers: false,
+        forwarded: true,
+        legacy: false,
+        handler,
+    }
 }
 
 const fn context(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Context, dressed: true, of_peers: false, forwarded: false, handler }
+    Route {
+        method,
+        path,
+        area: Area::Context,
+        dressed: true,
+        of_peers: false,
+        forwarded: false,
+        legacy: false,
+        handler,
+    }
 }
 
 const fn outside(method: Method, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, area: Area::Outside, dressed: false, of_peers: false, forwarded: false, handler }
+    Route {
+        method,
+        path,
+        area: Area::Outside,
+        dressed: false,
+        of_peers: false,
+        forwarded: false,
+        legacy: false,
+        handler,
+    }
 }
 
 /// What only members of the cluster may call: it changes what is registered or who is a member, or hands all out.
 const fn of_peers(mut route: Route) -> Route {
     route.of_peers = true;
+    route
+}
+
+/// What a legacy cluster behind this node has, where there is one: its config centre's console, its users.
+const fn legacy(mut route: Route) -> Route {
+    route.legacy = true;
     route
 }
 
@@ -222,24 +270,25 @@ static ROUTES: &[Route] = &[
     context(Method::GET, "/v1/core/ops/idInfo", Now(core::id_info)),
     context(Method::PUT, "/v1/core/ops/log", Now(core::log)),
     context(Method::POST, "/v1/core/ops/raft", Now(core::raft)),
-    context(Method::GET, "/v1/console/namespaces", Now(console::namespaces)),
-    context(Method::POST, "/v1/console/namespaces", Waits(console::create)),
-    context(Method::PUT, "/v1/console/namespaces", Waits(console::edit)),
-    context(Method::DELETE, "/v1/console/namespaces", Waits(console::remove)),
-    context(Method::GET, "/v1/console/server/state", Now(console::server_state)),
+    legacy(context(Method::GET, "/v1/console/namespaces", Now(console::namespaces))),
+    legacy(context(Method::POST, "/v1/console/namespaces", Waits(console::create))),
+    legacy(context(Method::PUT, "/v1/console/namespaces", Waits(console::edit))),
+    legacy(context(Method::DELETE, "/v1/console/namespaces", Waits(console::remove))),
+    legacy(context(Method::GET, "/v1/console/server/state", Now(console::server_state))),
     context(Method::GET, "/v1/console/health/liveness", Now(console::health)),
     context(Method::GET, "/v1/console/health/readiness", Now(console::health)),
-    context(Method::POST, "/v1/auth/login", Now(auth::login)),
-    context(Method::POST, "/v1/auth/users/login", Now(auth::login)),
+    legacy(context(Method::POST, "/v1/auth/login", Now(auth::login))),
+    legacy(context(Method::POST, "/v1/auth/users/login", Now(auth::login))),
     context(Method::GET, "/serverlist", Now(member::server_list)),
-    context(Method::GET, "/", Now(web::welcome)),
-    context(Method::GET, "/index.html", Now(web::page)),
+    legacy(context(Method::GET, "/", Now(web::welcome))),
+    legacy(context(Method::GET, "/index.html", Now(web::page))),
     context(Method::GET, "/actuator", Now(web::actuator)),
     context(Method::GET, "/actuator/health", Now(web::actuator_health)),
     of_peers(outside(Method::PUT, "/nacre/peer/verify", Now(nacre::verify))),
     of_peers(outside(Method::PUT, "/nacre/peer/keys", Now(nacre::keys))),
     of_peers(outside(Method::PUT, "/nacre/peer/ask", Waits(nacre::ask))),
     outside(Method::PUT, "/nacre/drain", Now(drain::drain)),
+    outside(Method::GET, "/nacre/proxy", Now(proxy::shown)),
     outside(Method::GET, "/livez", Now(observe::livez)),
     outside(Method::GET, "/readyz", Now(observe::readyz)),
     outside(Method::GET, "/metrics", Waits(observe::metrics)),
@@ -248,12 +297,19 @@ static ROUTES: &[Route] = &[
 /// Only there where a setting asks for it: elsewhere its path is as unknown as any other.
 static PROMETHEUS: Route = context(Method::GET, "/actuator/prometheus", Waits(observe::prometheus));
 
+/// Below the context path: what stays with this node beside naming, also where it has a legacy cluster behind it.
+const OWN: [&str; 4] = ["/v1/core", "/v1/console/health", "/actuator", "/serverlist"];
+
+fn is_below(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// The same endpoint under an older prefix.
 const ALIASES: [(&str, &str); 2] = [("/v1/ns/operator/", "/v1/ns/ops/"), ("/v1/ns/instance", "/v1/ns/api")];
 
 /// Rows for what is no endpoint.
 mod special {
-    use super::{Area, Handler::Now, Method, Route, heads::Fault, unrouted};
+    use super::{Area, Handler::Now, Method, Route, heads::Fault, legacy, unrouted};
 
     /// The row that answers a head with this fault.
     pub fn of(fault: Fault) -> &'static Route {
@@ -266,9 +322,23 @@ mod special {
         }
     }
 
+    /// The row of a path that has these, for any other method.
+    pub fn of_other_methods(rows: &[&'static Route]) -> &'static Route {
+        if rows.iter().any(|route| route.legacy) { &LEGACY_METHOD } else { &METHOD }
+    }
+
     const fn row(area: Area, path: &'static str, dressed: bool, handler: super::Handler) -> Route {
         // The method is of no account here; GET leaves bodies unread.
-        Route { method: Method::GET, path, area, dressed, of_peers: false, forwarded: false, handler }
+        Route {
+            method: Method::GET,
+            path,
+            area,
+            dressed,
+            of_peers: false,
+            forwarded: false,
+            legacy: false,
+            handler,
+        }
     }
 
     /// The labels of these rows and of [`super::PROMETHEUS`], each once.
@@ -276,10 +346,14 @@ mod special {
         ["unknown", "wrong-method", "root", "refused-path", "bad-request", "/actuator/prometheus"];
 
     pub static NAMING: Route = row(Area::Naming, "unknown", false, Now(unrouted::no_such_api));
-    pub static CONTEXT: Route = row(Area::Context, "unknown", true, Now(unrouted::not_found));
+    pub static CONTEXT: Route = legacy(row(Area::Context, "unknown", true, Now(unrouted::not_found)));
+    pub static OWN_CONTEXT: Route = row(Area::Context, "unknown", true, Now(unrouted::not_found));
     pub static OUTSIDE: Route = row(Area::Outside, "unknown", false, Now(unrouted::outside));
     pub static METHOD: Route = row(Area::Context, "wrong-method", true, Now(unrouted::wrong_method));
-    pub static ROOT: Route = row(Area::Context, "root", true, Now(unrouted::root));
+    /// A wrong method here may be a right one there.
+    pub static LEGACY_METHOD: Route =
+        legacy(row(Area::Context, "wrong-method", true, Now(unrouted::wrong_method)));
+    pub static ROOT: Route = legacy(row(Area::Context, "root", true, Now(unrouted::root)));
     pub static MALICIOUS: Route = row(Area::Context, "refused-path", false, Now(unrouted::refused_path));
     pub static BAD_REQUEST: Route = row(Area::Outside, "bad-request", false, Now(unrouted::bad_request));
     pub static EXPECTATION: Route = row(Area::Outside, "bad-request", false, Now(unrouted::expectation));
@@ -287,11 +361,13 @@ mod special {
     pub static STRANGE: Route = row(Area::Outside, "wrong-method", false, Now(unrouted::strange_method));
 
     #[cfg(test)]
-    pub static ALL: [&Route; 10] = [
+    pub static ALL: [&Route; 12] = [
         &NAMING,
         &CONTEXT,
+        &OWN_CONTEXT,
         &OUTSIDE,
         &METHOD,
+        &LEGACY_METHOD,
         &ROOT,
         &MALICIOUS,
         &BAD_REQUEST,
@@ -359,10 +435,11 @@ impl Table {
         match self.area(path) {
             Area::Naming => &special::NAMING,
             _ if *method == Method::HEAD => {
-                rows.iter().find(|route| route.method == Method::GET).unwrap_or(&&special::METHOD)
+                let get = rows.iter().find(|route| route.method == Method::GET);
+                get.copied().unwrap_or_else(|| special::of_other_methods(rows))
             }
-            Area::Context if *method == Method::OPTIONS => &special::CONTEXT,
-            Area::Context => &special::METHOD,
+            Area::Context if *method == Method::OPTIONS => self.unknown(path),
+            Area::Context => special::of_other_methods(rows),
             Area::Outside => &special::OUTSIDE,
         }
     }
@@ -382,17 +459,20 @@ impl Table {
         }
         match self.area(&decoded) {
             Area::Naming => &special::NAMING,
-            Area::Context => &special::CONTEXT,
+            Area::Context => self.unknown(&decoded),
             Area::Outside => &special::OUTSIDE,
         }
     }
 
+    /// The row of what is no endpoint below the context path: a legacy cluster may know it, but for what is this node's.
+    fn unknown(&self, path: &str) -> &'static Route {
+        let rest = path.strip_prefix(&*self.context).unwrap_or(path);
+        if OWN.iter().any(|own| is_below(rest, own)) { &special::OWN_CONTEXT } else { &special::CONTEXT }
+    }
+
     fn area(&self, path: &str) -> Area {
-        let below = |path: &'_ str, prefix: &str| {
-            path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
         match path.strip_prefix(&*self.context) {
-            Some(rest) if below(rest, "/v1/ns") => Area::Naming,
+            Some(rest) if is_below(rest, "/v1/ns") => Area::Naming,
             Some(rest) if rest.is_empty() || rest.starts_with('/') => Area::Context,
             _ => Area::Outside,
         }
@@ -504,6 +584,56 @@ mod tests {
                 "PUT /nacre/peer/ask",
             ]
         );
+    }
+
+    #[test]
+    fn what_a_legacy_cluster_has_is_everything_but_naming_core_and_health() {
+        let is_legacy = |method: &str, path: &str| {
+            let uri = format!("/nacos{path}");
+            let request = Request::builder().method(method).uri(uri).header("host", "a").body(()).unwrap();
+            Table::new("/nacos").find(&request).legacy
+        };
+        for (method, path) in [
+            ("GET", "/v1/cs/configs?dataId=a"),
+            ("POST", "/v1/cs/configs/listener"),
+            ("POST", "/v1/auth/login"),
+            ("GET", "/v1/auth/login"),
+            ("HEAD", "/v1/auth/login"),
+            ("POST", "/v1/auth/users/login"),
+            ("DELETE", "/v1/auth/roles"),
+            ("GET", "/v1/console/namespaces"),
+            ("PATCH", "/v1/console/namespaces"),
+            ("GET", "/v1/console/server/state"),
+            ("OPTIONS", "/v1/cs/configs"),
+            ("GET", ""),
+            ("GET", "/"),
+            ("HEAD", "/index.html"),
+            ("GET", "/console-ui/public/css/console1412.css"),
+            ("GET", "/v2/ns/instance/list"),
+            ("GET", "/v3/console/core/namespace/list"),
+        ] {
+            assert!(is_legacy(method, path), "{method} {path}");
+        }
+        for (method, path) in [
+            ("GET", "/v1/ns/instance/list"),
+            ("POST", "/v1/ns/instance/list"),
+            ("GET", "/v1/ns/unknown"),
+            ("GET", "/v1/core/cluster/nodes"),
+            ("POST", "/v1/core/cluster/nodes"),
+            ("OPTIONS", "/v1/core/cluster/nodes"),
+            ("GET", "/v1/core/unknown"),
+            ("GET", "/v1/console/health"),
+            ("GET", "/actuator/prometheus"),
+            ("GET", "/v1/console/health/readiness"),
+            ("GET", "/actuator/health"),
+            ("GET", "/serverlist"),
+            ("TRACE", "/v1/cs/configs"),
+            ("GET", "/v1/cs//configs"),
+        ] {
+            assert!(!is_legacy(method, path), "{method} {path}");
+        }
+        let request = Request::get("/nacossy/v1/cs/configs").header("host", "a").body(()).unwrap();
+        assert!(!Table::new("/nacos").find(&request).legacy);
     }
 
     #[test]

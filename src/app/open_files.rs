@@ -23,19 +23,21 @@ pub struct TooFewFiles {
     connections: u64,
 }
 
-/// Raises the soft limit of open files to the hard one; gives how many connections there may be within it, at most
-/// `max_connections`, and warns where those are few.
+/// Raises the soft limit of open files to the hard one; gives how many connections of clients there may be within it, at
+/// most `max_connections`, and warns where those are few.
+///
+/// - `passed_on`: requests under way to legacy servers, each of which has a connection there; up to half of the room is theirs.
 ///
 /// # Errors
 /// There is room for fewer than 16 connections, or 64 where the node has members, though more are allowed.
-pub fn raise(max_connections: usize, has_members: bool) -> Result<usize, TooFewFiles> {
+pub fn raise(max_connections: usize, has_members: bool, passed_on: usize) -> Result<usize, TooFewFiles> {
     let raised = rlimit::increase_nofile_limit(rlimit::INFINITY).or_else(|error| {
         tracing::warn!(%error, "the limit of open files (ulimit -n) can't be raised");
         rlimit::getrlimit(rlimit::Resource::NOFILE).map(|(soft, _)| soft)
     });
     let Ok(limit) = raised else { return Ok(max_connections) };
     let least = if has_members { LEAST_AMONG_MEMBERS } else { LEAST };
-    let room = room(limit, least.min(max_connections))?;
+    let room = for_clients(room(limit, least.min(max_connections))?, passed_on);
     if room < max_connections.min(FEW) {
         tracing::warn!(
             limit,
@@ -47,6 +49,11 @@ pub fn raise(max_connections: usize, has_members: bool) -> Result<usize, TooFewF
         tracing::debug!(limit, max_connections, "the limit of open files leaves room for {room} connections");
     }
     Ok(room.min(max_connections))
+}
+
+/// What is left for clients where requests are passed on.
+fn for_clients(room: usize, passed_on: usize) -> usize {
+    room - passed_on.min(room / 2)
 }
 
 /// How many connections there may be within a limit of open files, `least` or more.
@@ -67,6 +74,15 @@ mod tests {
     fn what_the_server_needs_for_itself_is_kept_free() {
         for (limit, connections) in [(65, 1), (66, 2), (80, 16), (1_024, 960), (u64::MAX, usize::MAX - 64)] {
             assert_eq!(room(limit, connections.min(LEAST)), Ok(connections), "{limit}");
+        }
+    }
+
+    #[test]
+    fn who_passes_requests_on_has_room_for_both_sides() {
+        for (room, passed_on, clients) in
+            [(960, 0, 960), (960, 100, 860), (960, 8_192, 480), (100_000, 8_192, 91_808)]
+        {
+            assert_eq!(for_clients(room, passed_on), clients);
         }
     }
 

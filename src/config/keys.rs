@@ -224,6 +224,26 @@ pub(super) static KEYS: &[Key] = &[
     honour("nacre.forward.max-per-peer", |s, v| {
         put(&mut s.forward.max_per_peer, read::number(v, 1..=65_536))
     }),
+    // Legacy servers.
+    key(
+        "nacre.legacy.servers",
+        HonourList(|s, items| put(&mut s.legacy.servers, read::legacy_servers(items))),
+    ),
+    honour("nacre.legacy.connect-timeout-ms", |s, v| {
+        put(&mut s.legacy.connect_timeout, read::millis(v, 50..=60_000))
+    }),
+    honour("nacre.legacy.timeout-ms", |s, v| put(&mut s.legacy.timeout, read::millis(v, 100..=600_000))),
+    honour("nacre.legacy.max-in-flight", |s, v| {
+        put(&mut s.legacy.max_in_flight, read::number(v, 1..=1_000_000))
+    }),
+    honour("nacre.legacy.queue", |s, v| put(&mut s.legacy.queue, read::number(v, 0..=1_000_000))),
+    honour("nacre.legacy.naming", |s, v| put(&mut s.legacy.naming, read::legacy_naming(v))),
+    honour("nacre.legacy.stale-ms", |s, v| put(&mut s.legacy.stale, read::millis(v, 0..=86_400_000))),
+    honour("nacre.legacy.max-kept", |s, v| put(&mut s.legacy.max_kept, read::number(v, 0..=1_000_000))),
+    // Requests of one address.
+    honour("nacre.limit.beat", |s, v| put(&mut s.limit.beat, read::number(v, 0..=1_000_000))),
+    honour("nacre.limit.read", |s, v| put(&mut s.limit.read, read::number(v, 0..=1_000_000))),
+    honour("nacre.limit.write", |s, v| put(&mut s.limit.write, read::number(v, 0..=1_000_000))),
     key("nacos.naming.distro.taskDispatchThreadCount", Accept),
     key("nacos.naming.distro.initDataRatio", Accept),
     key("nacos.naming.distro.*", AcceptRest),
@@ -299,6 +319,21 @@ pub(super) static KEYS: &[Key] = &[
         put(&mut s.http.max_connections, read::number(v, 1..=1_000_000))
     }),
     honour("nacre.forwarded.trust", |s, v| put(&mut s.http.trusted_forwarders, read::networks(v))),
+    // The reverse proxy.
+    honour("nacre.proxy.listen", |s, v| put_some(&mut s.proxy.listen, read::socket(v))),
+    honour("nacre.proxy.rules", |s, v| put_some(&mut s.proxy.rules, Ok(v.into()))),
+    honour("nacre.proxy.by-convention", |s, v| put(&mut s.proxy.by_convention, read::switch(v))),
+    honour("nacre.proxy.access-log", |s, v| put(&mut s.proxy.access_log, read::proxy_log(v))),
+    honour("nacre.proxy.trust-forwarded", |s, v| put(&mut s.proxy.trust_forwarded, read::networks(v))),
+    honour("nacre.proxy.max-head-bytes", |s, v| {
+        put(&mut s.proxy.max_head_bytes, read::bytes(v, 8 << 10..=1 << 20))
+    }),
+    honour("nacre.proxy.max-connections", |s, v| {
+        put(&mut s.proxy.max_connections, read::number(v, 1..=1_000_000))
+    }),
+    honour("nacre.proxy.tls.listen", |s, v| put_some(&mut s.proxy.tls_listen, read::socket(v))),
+    honour("nacre.proxy.tls.folder", |s, v| put_some(&mut s.proxy.tls_folder, Ok(v.into()))),
+    honour("nacre.proxy.tls.upstream-ca", |s, v| put_some(&mut s.proxy.upstream_ca, Ok(v.into()))),
     // The process.
     honour("nacre.stop.grace-ms", |s, v| put(&mut s.stop_grace, read::millis(v, 0..=600_000))),
     honour("nacre.drain.timeout-ms", |s, v| put(&mut s.drain_timeout, read::millis(v, 0..=600_000))),

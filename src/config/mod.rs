@@ -15,10 +15,12 @@ mod environment;
 mod files;
 mod findings;
 mod keys;
+mod legacy_settings;
 mod mode;
 pub mod own_address;
 mod placeholders;
 mod properties;
+mod proxy_settings;
 mod settings;
 mod sources;
 mod values;
@@ -29,10 +31,12 @@ pub use cluster_settings::{
 };
 pub use files::{read_file, read_in_time, read_regular};
 pub use findings::{Notice, Place, SettingError, Severity};
+pub use legacy_settings::{LegacyNaming, LegacyServer, LegacySettings};
 pub use mode::WAYS as WAYS_TO_MEMBERS;
+pub use proxy_settings::{ProxyLog, ProxySettings};
 pub use settings::{
-    HttpSettings, LogFormat, LogSettings, NamingSettings, OwnAddressRules, PushSettings, PushTargets,
-    ServerSettings, Settings,
+    HttpSettings, LimitSettings, LogFormat, LogSettings, NamingSettings, OwnAddressRules, PushSettings,
+    PushTargets, ServerSettings, Settings,
 };
 pub use sources::{Loaded, Sources, load};
 pub use values::{ContextPath, Network, Pattern, PushAgent, Via};

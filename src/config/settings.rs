@@ -8,6 +8,8 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use super::{
     cluster_settings::{ClusterSettings, DistroSettings, ForwardSettings, MembershipSettings, PART_BYTES},
+    legacy_settings::LegacySettings,
+    proxy_settings::ProxySettings,
     values::{ContextPath, Network, Pattern, PushAgent},
 };
 
@@ -42,6 +44,12 @@ pub struct Settings {
     /// How writes for services of other members are passed on.
     pub forward: ForwardSettings,
 
+    /// The legacy servers behind this node.
+    pub legacy: LegacySettings,
+
+    /// Requests a second of one client address, by class.
+    pub limit: LimitSettings,
+
     /// Limits of the HTTP level: sizes, times, connections.
     pub http: HttpSettings,
 
@@ -50,6 +58,9 @@ pub struct Settings {
 
     /// When, how often and to whom changed lists are pushed by UDP.
     pub push: PushSettings,
+
+    /// The reverse proxy.
+    pub proxy: ProxySettings,
 
     /// What is logged and in which form.
     pub log: LogSettings,
@@ -136,6 +147,28 @@ pub struct OwnAddressRules {
 
     /// Look for an IPv6 address instead of an IPv4 one (`java.net.preferIPv6Addresses`). Default false.
     pub prefer_ipv6: bool,
+}
+
+/// Requests a second of one client address; above, 429. A second's number may come at once.
+///
+/// The address is the caller's, or what a trusted proxy says of it; an IPv6 one counts with all of its network of 64 bits. What
+/// members send isn't limited, nor probes and metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitSettings {
+    /// Beats (`nacre.limit.beat`).
+    ///
+    /// Default 0, no limit; up to 1,000,000. A host with 100 instances sends 20 a second.
+    pub beat: u32,
+
+    /// Requests that change nothing: lists and other GETs, long polls (`nacre.limit.read`).
+    ///
+    /// Default 0, no limit; up to 1,000,000. A client that subscribes to 30 services asks for three lists a second.
+    pub read: u32,
+
+    /// All others: registrations, logins, changes of services (`nacre.limit.write`).
+    ///
+    /// Default 0, no limit; up to 1,000,000.
+    pub write: u32,
 }
 
 /// Limits of the HTTP level. Each protects the server from one kind of client.
@@ -331,9 +364,12 @@ impl Default for Settings {
             cluster: ClusterSettings::default(),
             distro: DistroSettings::default(),
             forward: ForwardSettings::default(),
+            legacy: LegacySettings::default(),
+            limit: LimitSettings::default(),
             http: HttpSettings::default(),
             naming: NamingSettings::default(),
             push: PushSettings::default(),
+            proxy: ProxySettings::default(),
             log: LogSettings { level: tracing::Level::INFO, format: LogFormat::Text },
             stop_grace: Duration::from_secs(5),
             drain_timeout: Duration::from_secs(5),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io, path::Path, time::Duration};
 
 use super::*;
 use crate::config::{
-    LogFormat, OwnAddressRules, PushTargets, Severity, Via,
+    LegacyNaming, LegacyServer, LogFormat, OwnAddressRules, ProxyLog, PushTargets, Severity, Via,
     cluster_settings::{DnsName, LookupType, Mapping, Secret},
     keys::Treatment,
 };
@@ -175,6 +175,20 @@ fn every_honoured_key_reaches_its_setting() {
         ("nacre.distro.sync-delay-ms=0", |s| s.distro.sync_delay = Duration::ZERO),
         ("nacre.distro.mapping=rendezvous", |s| s.distro.mapping = Mapping::Rendezvous),
         ("nacre.forward.timeout-ms=50", |s| s.forward.timeout = Duration::from_millis(50)),
+        ("nacre.legacy.servers=10.0.0.1, http://b:8849/,[::1]", |s| {
+            let server = |host: &str, port| LegacyServer { host: host.into(), port };
+            s.legacy.servers = vec![server("10.0.0.1", 8848), server("b", 8849), server("[::1]", 8848)];
+        }),
+        ("nacre.legacy.connect-timeout-ms=50", |s| s.legacy.connect_timeout = Duration::from_millis(50)),
+        ("nacre.legacy.timeout-ms=100", |s| s.legacy.timeout = Duration::from_millis(100)),
+        ("nacre.legacy.max-in-flight=1", |s| s.legacy.max_in_flight = 1),
+        ("nacre.legacy.queue=0", |s| s.legacy.queue = 0),
+        ("nacre.legacy.naming=legacy", |s| s.legacy.naming = LegacyNaming::Legacy),
+        ("nacre.legacy.stale-ms=0", |s| s.legacy.stale = Duration::ZERO),
+        ("nacre.legacy.max-kept=0", |s| s.legacy.max_kept = 0),
+        ("nacre.limit.beat=1", |s| s.limit.beat = 1),
+        ("nacre.limit.read=1000000", |s| s.limit.read = 1_000_000),
+        ("nacre.limit.write=2", |s| s.limit.write = 2),
         ("nacre.forward.max-per-peer=1", |s| s.forward.max_per_peer = 1),
         ("nacre.drain.timeout-ms=0", |s| s.drain_timeout = Duration::ZERO),
         ("nacos.naming.data.warmup=false", |s| s.naming.data_warmup = false),
@@ -265,6 +279,23 @@ fn every_honoured_key_reaches_its_setting() {
         ("nacre.forwarded.trust=10.0.0.0/8, ::1", |s| {
             s.http.trusted_forwarders = values::networks("10.0.0.0/8,::1/128").unwrap();
         }),
+        ("nacre.proxy.listen=[::1]:8080", |s| s.proxy.listen = Some("[::1]:8080".parse().unwrap())),
+        ("nacre.proxy.rules=/etc/proxy.toml", |s| s.proxy.rules = Some("/etc/proxy.toml".into())),
+        ("nacre.proxy.by-convention=on", |s| s.proxy.by_convention = true),
+        ("nacre.proxy.access-log=full", |s| s.proxy.access_log = ProxyLog::Full),
+        ("nacre.proxy.access-log=sampled 100", |s| {
+            s.proxy.access_log = ProxyLog::Sampled(100.try_into().unwrap());
+        }),
+        ("nacre.proxy.trust-forwarded=10.0.0.0/8", |s| {
+            s.proxy.trust_forwarded = values::networks("10.0.0.0/8").unwrap();
+        }),
+        ("nacre.proxy.max-head-bytes=8KB", |s| s.proxy.max_head_bytes = 8 << 10),
+        ("nacre.proxy.max-connections=1", |s| s.proxy.max_connections = 1),
+        ("nacre.proxy.tls.listen=0.0.0.0:443", |s| {
+            s.proxy.tls_listen = Some("0.0.0.0:443".parse().unwrap());
+        }),
+        ("nacre.proxy.tls.folder=/etc/tls", |s| s.proxy.tls_folder = Some("/etc/tls".into())),
+        ("nacre.proxy.tls.upstream-ca=/etc/ca.pem", |s| s.proxy.upstream_ca = Some("/etc/ca.pem".into())),
         ("nacre.stop.grace-ms=0", |s| s.stop_grace = Duration::ZERO),
         ("nacre.log.level=DEBUG", |s| s.log.level = tracing::Level::DEBUG),
         ("nacre.log.format=json", |s| s.log.format = LogFormat::Json),
@@ -300,6 +331,17 @@ fn an_empty_value_means_the_default() {
 fn a_wrong_value_is_told_with_its_line() {
     for (text, error) in [
         ("server.port=70000", "server.port: expected a whole number from 0 to 65535, got \"70000\""),
+        (
+            "nacre.legacy.servers=https://a",
+            "nacre.legacy.servers: this version calls legacy servers without TLS alone, got \"https://a\"",
+        ),
+        (
+            "nacre.legacy.servers=a:0",
+            "nacre.legacy.servers: expected HOST:PORT or http://HOST:PORT, such as 10.0.0.1:8848, got \"a:0\"",
+        ),
+        ("nacre.legacy.naming=on", "nacre.legacy.naming: expected native or legacy, got \"on\""),
+        ("nacre.limit.read=-1", "nacre.limit.read: expected a whole number from 0 to 1000000, got \"-1\""),
+        ("nacre.legacy.servers=a,a:8848", "nacre.legacy.servers: a:8848 stands there twice"),
         ("server.port=-1", "server.port: expected a whole number from 0 to 65535, got \"-1\""),
         ("server.port=88 48", "server.port: expected a whole number from 0 to 65535, got \"88 48\""),
         (
@@ -1148,12 +1190,18 @@ fn the_shipped_file_names_every_key_that_has_an_effect() {
         let may_be_empty = [
             "nacos.",
             "nacre.forwarded.trust",
+            "nacre.legacy.servers",
+            "nacre.proxy.listen",
+            "nacre.proxy.rules",
+            "nacre.proxy.tls.",
+            "nacre.proxy.trust-forwarded",
             "nacre.push.agents",
             "server.address",
             "nacre.member.dns",
             "nacre.peer.networks",
             "nacre.peer.via",
             "address.server.",
+            "nacre.legacy.servers",
         ];
         assert!(!value.is_empty() || may_be_empty.iter().any(|key_part| key.starts_with(key_part)), "{key}");
     }

@@ -2,11 +2,19 @@
 //!
 //! Pure. Every error says what was expected and what stood there; the caller adds key and place.
 
-use std::{fmt, net::IpAddr, ops::RangeInclusive, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    num::NonZeroU32,
+    ops::RangeInclusive,
+    time::Duration,
+};
 
 use super::{
     cluster_settings::{DnsName, LookupType, Mapping, Secret},
+    legacy_settings::{LegacyNaming, LegacyServer},
     own_address::bracketed,
+    proxy_settings::ProxyLog,
     settings::{LogFormat, PushTargets},
 };
 
@@ -54,6 +62,15 @@ impl Network {
             }
             _ => false,
         }
+    }
+}
+
+impl std::str::FromStr for Network {
+    type Err = String;
+
+    /// Reads `10.0.0.0/8`, `fd00::/8` or an address, which is a network of itself.
+    fn from_str(text: &str) -> Result<Self, String> {
+        network(text)
     }
 }
 
@@ -289,6 +306,25 @@ pub(super) fn log_level(text: &str) -> Result<tracing::Level, Reason> {
     }
 }
 
+/// An IP address and a port to listen at.
+pub(super) fn socket(text: &str) -> Result<SocketAddr, Reason> {
+    text.parse().map_err(|_| {
+        format!("expected an IP address and a port, such as 0.0.0.0:8080 or [::]:8080, got {text:?}")
+    })
+}
+
+/// `off`, `sampled N` or `full`.
+pub(super) fn proxy_log(text: &str) -> Result<ProxyLog, Reason> {
+    let read = match text.split_once(' ') {
+        None if text == "off" => Some(ProxyLog::Off),
+        None if text == "full" => Some(ProxyLog::Full),
+        Some(("sampled", count)) => count.trim().parse::<NonZeroU32>().ok().map(ProxyLog::Sampled),
+        Some(_) | None => None,
+    };
+    let wrong = || format!("expected off, full, or sampled and a number, such as sampled 100, got {text:?}");
+    read.ok_or_else(wrong)
+}
+
 /// `text` or `json`.
 pub(super) fn log_format(text: &str) -> Result<LogFormat, Reason> {
     match text {
@@ -364,6 +400,40 @@ fn via(text: &str) -> Result<Via, Reason> {
     Ok(Via { member: member.to_owned(), target: target.to_owned() })
 }
 
+/// The port of a Nacos server where none is said.
+const NACOS_PORT: u16 = 8848;
+
+/// `HOST[:PORT]` or a URL of it, each once.
+pub(super) fn legacy_servers(items: &[String]) -> Result<Vec<LegacyServer>, Reason> {
+    let mut servers = Vec::with_capacity(items.len());
+    for item in items {
+        let server = legacy_server(item)?;
+        if servers.contains(&server) {
+            return Err(format!("{item} stands there twice"));
+        }
+        servers.push(server);
+    }
+    Ok(servers)
+}
+
+fn legacy_server(text: &str) -> Result<LegacyServer, Reason> {
+    let wrong = || format!("expected HOST:PORT or http://HOST:PORT, such as 10.0.0.1:8848, got {text:?}");
+    if text.starts_with("https://") {
+        return Err(format!("this version calls legacy servers without TLS alone, got {text:?}"));
+    }
+    let plain = text.strip_prefix("http://").unwrap_or(text);
+    let plain = plain.strip_suffix('/').unwrap_or(plain);
+    let bare_address = plain.parse::<IpAddr>().is_ok();
+    let (name, port) = match plain.rsplit_once(':') {
+        Some((name, digits)) if !bare_address && !digits.ends_with(']') => {
+            (name, number(digits, 1..=u16::MAX).map_err(|_| wrong())?)
+        }
+        _ => (plain, NACOS_PORT),
+    };
+    let host = host(name).map_err(|_| wrong())?;
+    Ok(LegacyServer { host, port })
+}
+
 /// The name of a header.
 pub(super) fn header_name(text: &str) -> Result<String, Reason> {
     let wrong = |_| format!("expected the name of a header (letters, digits, -), got {text:?}");
@@ -376,6 +446,15 @@ pub(super) fn header_secret(text: &str) -> Result<Secret, Reason> {
         return Ok(Secret(text.to_owned()));
     }
     Err("expected printable ASCII characters, as a header's value has".to_owned())
+}
+
+/// `native` or `legacy`.
+pub(super) fn legacy_naming(text: &str) -> Result<LegacyNaming, Reason> {
+    match text {
+        "native" => Ok(LegacyNaming::Native),
+        "legacy" => Ok(LegacyNaming::Legacy),
+        _ => Err(format!("expected native or legacy, got {text:?}")),
+    }
 }
 
 /// `modulo` or `rendezvous`.

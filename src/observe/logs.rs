@@ -4,6 +4,10 @@
 //! wrong, service continues. INFO: the state of the node changed. DEBUG: per request. Facts are fields, not
 //! sentences. The target of a line is the module that wrote it, `nacre::cp` for one.
 //!
+//! Lines of the target `proxy_access` are those of the reverse proxy, by `nacre.proxy.access-log`. Their fields: `client`,
+//! `method`, `host`, `target` (path, and the names of the query's parameters), `status`, `bytes` and `took_us` (until the client
+//! had the last byte), `rule`, `instance`, `attempts`, `failure` in one word, `request_id`; `-` for what there isn't.
+//!
 //! Lines of the target `access`, one per request, are written with `server.tomcat.accesslog.enabled` alone, whatever
 //! the level is. Their fields:
 //!
@@ -34,6 +38,9 @@ use crate::config::{LogFormat, LogSettings, Notice, Severity};
 
 /// Target of the lines that are written once per request.
 pub const ACCESS: &str = "access";
+
+/// Target of the lines of the reverse proxy, which writes them where its own setting says so.
+pub const PROXY_ACCESS: &str = "proxy_access";
 
 /// How long the end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -175,7 +182,10 @@ struct Levels {
 impl Levels {
     fn new(level: LevelFilter, access: bool) -> (Self, reload::Layer<Targets, Registry>) {
         let access = if access { LevelFilter::INFO } else { LevelFilter::OFF };
-        let targets = Targets::new().with_default(level).with_target(ACCESS, access);
+        let targets = Targets::new()
+            .with_default(level)
+            .with_target(ACCESS, access)
+            .with_target(PROXY_ACCESS, LevelFilter::INFO);
         let (layer, filter) = reload::Layer::new(targets.clone());
         (Self { current: Mutex::new(targets), filter }, layer)
     }

@@ -4,6 +4,7 @@ use super::{
     beats::Beats,
     connections::Connections,
     forwards::Forwards,
+    limited::Limited,
     requests::{Label, Requests},
 };
 
@@ -18,6 +19,8 @@ pub struct Meters {
     pub connections: Connections,
     /// Writes that are passed on to other members.
     pub forwards: Forwards,
+    /// Requests that were refused for their number.
+    pub limited: Limited,
     /// Held by whoever reads all sizes: one at a time, since it costs a look at every instance.
     pub reading: tokio::sync::Mutex<()>,
 }
@@ -34,6 +37,7 @@ impl Meters {
             beats: Beats::default(),
             connections: Connections::default(),
             forwards: Forwards::default(),
+            limited: Limited::default(),
             reading: tokio::sync::Mutex::default(),
         }))
     }

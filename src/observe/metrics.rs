@@ -27,6 +27,20 @@
 //! | `nacre_distro_taken_over_total` | counter | | services that this node became the owner of |
 //! | `nacre_distro_refuted_total` | counter | | news that instances are silent, of which this node knew a younger beat |
 //! | `nacre_distro_stamps_ahead_milliseconds` | gauge | | by how much the stamps of writes run ahead of this node's clock, since a member's clock is ahead or very many writes came at once; at most an hour |
+//! | `nacre_legacy_up` | gauge | `server` | 1 while a legacy server gets requests; this and the next five are there where legacy servers are set |
+//! | `nacre_legacy_answers_total` | counter | `server`, `status` | answers of a legacy server, by class of status |
+//! | `nacre_legacy_failures_total` | counter | `server`, `kind` | requests that a legacy server gave no answer to, and answers that broke off (`cut`, `stopped`); see [`nacre_middleware::pass::Fault::kind`] |
+//! | `nacre_legacy_requests` | gauge | `server`, `state` | requests that are `in_flight` to a legacy server, or are `waiting` |
+//! | `nacre_legacy_idle_connections` | gauge | `server` | unused connections that are kept |
+//! | `nacre_legacy_connections_total` | counter | `server` | connections to a legacy server so far |
+//! | `nacre_legacy_naming_answers_total` | counter | `by` | naming requests by who answered them: the `registry`, or this node by the last list (`stale`), as a beat of a `known` or an `unknown` instance, as a write that is `kept`, or not at all (`refused`); this and the next six are there where legacy servers answer naming |
+//! | `nacre_legacy_naming_away` | gauge | | 1 while no legacy server answers |
+//! | `nacre_legacy_naming_outages_total` | counter | | how often that began |
+//! | `nacre_legacy_naming_kept` | gauge | | registrations and deregistrations that wait for a legacy server |
+//! | `nacre_legacy_naming_replayed_total` | counter | `result` | kept writes that were sent: `taken`, `refused` |
+//! | `nacre_legacy_naming_lists` | gauge | | lists that are remembered |
+//! | `nacre_legacy_naming_owners` | gauge | | members of the legacy cluster that own services; 0 where they aren't known or not of 1.x |
+//! | `nacre_limited_requests_total` | counter | `class` | requests that were refused since their address makes too many: `beat`, `read`, `write` |
 //! | `nacre_expired_instances_total` | counter | `step` | for want of beats turned `unhealthy`, were `removed` |
 //! | `nacre_push_subscribers` | gauge | | clients that get pushes |
 //! | `nacre_push_waiting` | gauge | | packets that wait for their acknowledgement |
@@ -57,7 +71,9 @@ use prometheus_client::{
 
 use super::{
     forwards::ForwardReadings,
-    readings::{ClusterReadings, PushReadings, Readings, Sizes, StoreReadings},
+    readings::{
+        ClusterReadings, LegacyNamingReadings, LegacyReadings, PushReadings, Readings, Sizes, StoreReadings,
+    },
     requests::{Answered, BOUNDS, CLASSES},
 };
 use crate::base::process::Usage;
@@ -116,6 +132,10 @@ impl Readings {
         page.counters_by("nacre_beats", "Beats by what they did", "result", &self.beats)?;
         self.encode_forwards(page)?;
         self.cluster.as_ref().map_or(Ok(()), |cluster| cluster.encode(page))?;
+        encode_legacy(&self.legacy, page)?;
+        self.legacy_naming.as_ref().map_or(Ok(()), |naming| naming.encode(page))?;
+        let help = "Requests refused for their number";
+        page.counters_by("nacre_limited_requests", help, "class", &self.limited)?;
         let expired = [("unhealthy", self.expired_unhealthy), ("removed", self.expired_removed)];
         page.counters_by("nacre_expired_instances", "Instances whose beats stayed out", "step", &expired)
     }
@@ -157,6 +177,50 @@ impl Readings {
         page.counter("nacre_store_writes", "Changes that became durable", writes)?;
         page.counter("nacre_store_commits", "Transactions of the store", commits)?;
         page.counter("nacre_store_failures", "Transactions that failed", failures)
+    }
+}
+
+fn encode_legacy(servers: &[LegacyReadings], page: &mut Page<'_>) -> fmt::Result {
+    if servers.is_empty() {
+        return Ok(());
+    }
+    let each = |value: fn(&LegacyReadings) -> u64| -> Vec<(&str, u64)> {
+        servers.iter().map(|server| (server.server.as_str(), value(server))).collect()
+    };
+    let help = "1 while a legacy server gets requests";
+    page.gauges_by("nacre_legacy_up", help, "server", &each(|server| u64::from(server.up)))?;
+    let help = "Answers of a legacy server by class of status";
+    page.counters_of("nacre_legacy_answers", help, "status", servers, |server| &server.answers)?;
+    let help = "Requests without a whole answer of a legacy server";
+    page.counters_of("nacre_legacy_failures", help, "kind", servers, |server| &server.failures)?;
+    let requests: Vec<_> = servers
+        .iter()
+        .flat_map(|server| {
+            server
+                .requests
+                .map(|(state, count)| ([("server", server.server.as_str()), ("state", state)], count))
+        })
+        .collect();
+    let requests: Vec<(Labels<'_>, u64)> =
+        requests.iter().map(|(labels, count)| (&labels[..], *count)).collect();
+    page.gauges("nacre_legacy_requests", "Requests under way to a legacy server, or waiting", &requests)?;
+    let help = "Unused connections that are kept";
+    page.gauges_by("nacre_legacy_idle_connections", help, "server", &each(|server| server.idle))?;
+    let help = "Connections to a legacy server so far";
+    page.counters_by("nacre_legacy_connections", help, "server", &each(|server| server.connected))
+}
+
+impl LegacyNamingReadings {
+    fn encode(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Self { answers, away, outages, kept, replayed, lists, owners } = self;
+        let help = "Naming requests by who answered them";
+        page.counters_by("nacre_legacy_naming_answers", help, "by", answers)?;
+        page.gauge("nacre_legacy_naming_away", "1 while no legacy server answers", u64::from(*away))?;
+        page.counter("nacre_legacy_naming_outages", "How often that began", *outages)?;
+        page.gauge("nacre_legacy_naming_kept", "Writes that wait for a legacy server", *kept)?;
+        page.counters_by("nacre_legacy_naming_replayed", "Kept writes that were sent", "result", replayed)?;
+        page.gauge("nacre_legacy_naming_lists", "Lists that are remembered", *lists)?;
+        page.gauge("nacre_legacy_naming_owners", "Members that own services there", *owners)
     }
 }
 
@@ -226,6 +290,26 @@ impl Page<'_> {
             values
                 .iter()
                 .try_for_each(|(word, value)| count(&mut metric.encode_family(&[(label, *word)])?, value))
+        })
+    }
+
+    /// A counter for each value of one label that is above nothing, of each legacy server.
+    fn counters_of(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        servers: &[LegacyReadings],
+        values: fn(&LegacyReadings) -> &[(&'static str, u64)],
+    ) -> fmt::Result {
+        self.family(name, help, MetricType::Counter, &mut |metric| {
+            for server in servers {
+                for (word, value) in values(server).iter().filter(|(_, value)| *value > 0) {
+                    let labels: Labels<'_> = &[("server", &server.server), (label, word)];
+                    count(&mut metric.encode_family(&labels)?, value)?;
+                }
+            }
+            Ok(())
         })
     }
 
@@ -300,6 +384,32 @@ mod tests {
             sizes: Sizes { services: 3, ephemeral: Kind { instances: 4, healthy: 2 }, ..Sizes::default() },
             beats: [("renewed", 7), ("registered", 8), ("unknown", 9)],
             forwards: forwards.read(),
+            legacy: vec![LegacyReadings {
+                server: "10.0.0.9:8848".into(),
+                up: true,
+                answers: vec![("2xx", 41), ("5xx", 0)],
+                failures: vec![("timeout", 42)],
+                requests: [("in_flight", 43), ("waiting", 44)],
+                idle: 45,
+                connected: 46,
+            }],
+            legacy_naming: Some(LegacyNamingReadings {
+                answers: [
+                    ("registry", 51),
+                    ("stale", 52),
+                    ("known", 53),
+                    ("unknown", 54),
+                    ("kept", 55),
+                    ("refused", 56),
+                ],
+                away: true,
+                outages: 57,
+                kept: 58,
+                replayed: [("taken", 59), ("refused", 60)],
+                lists: 61,
+                owners: 62,
+            }),
+            limited: [("beat", 63), ("read", 64), ("write", 65)],
             cluster: Some(ClusterReadings {
                 states: [("up", 21), ("suspicious", 22), ("down", 23)],
                 marks: [("nacre", 24), ("starting", 25), ("leaving", 26)],
@@ -380,6 +490,20 @@ mod tests {
             "nacre_distro_taken_over_total 32",
             "nacre_distro_refuted_total 33",
             "nacre_distro_stamps_ahead_milliseconds 34",
+            r#"nacre_legacy_up{server="10.0.0.9:8848"} 1"#,
+            r#"nacre_legacy_answers_total{server="10.0.0.9:8848",status="2xx"} 41"#,
+            r#"nacre_legacy_failures_total{server="10.0.0.9:8848",kind="timeout"} 42"#,
+            r#"nacre_legacy_requests{server="10.0.0.9:8848",state="waiting"} 44"#,
+            r#"nacre_legacy_idle_connections{server="10.0.0.9:8848"} 45"#,
+            r#"nacre_legacy_connections_total{server="10.0.0.9:8848"} 46"#,
+            r#"nacre_legacy_naming_answers_total{by="stale"} 52"#,
+            "nacre_legacy_naming_away 1",
+            "nacre_legacy_naming_outages_total 57",
+            "nacre_legacy_naming_kept 58",
+            r#"nacre_legacy_naming_replayed_total{result="refused"} 60"#,
+            "nacre_legacy_naming_lists 61",
+            "nacre_legacy_naming_owners 62",
+            r#"nacre_limited_requests_total{class="write"} 65"#,
             r#"nacre_expired_instances_total{step="unhealthy"} 10"#,
             r#"nacre_expired_instances_total{step="removed"} 11"#,
             "nacre_push_subscribers 17",

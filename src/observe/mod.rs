@@ -12,6 +12,7 @@
 pub mod beats;
 pub mod connections;
 pub mod forwards;
+pub mod limited;
 mod lines;
 pub mod logs;
 mod meters;

@@ -22,6 +22,12 @@ pub struct Readings {
     pub beats: [(&'static str, u64); 3],
     /// Writes that are passed on.
     pub forwards: ForwardReadings,
+    /// The legacy servers behind this node.
+    pub legacy: Vec<LegacyReadings>,
+    /// Naming that legacy servers answer; nothing where this node does.
+    pub legacy_naming: Option<LegacyNamingReadings>,
+    /// Requests that were refused for their number, by label of their class.
+    pub limited: [(&'static str, u64); 3],
     /// The members; nothing on a node that serves alone.
     pub cluster: Option<ClusterReadings>,
     /// Instances that turned unhealthy for want of beats.
@@ -38,6 +44,44 @@ pub struct Readings {
     pub started: SystemTime,
     /// What the process takes of the machine.
     pub usage: Usage,
+}
+
+/// Naming that legacy servers answer, and what is answered in their place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LegacyNamingReadings {
+    /// Answers by label of who gave them.
+    pub answers: [(&'static str, u64); 6],
+    /// No legacy server answers.
+    pub away: bool,
+    /// How often that began.
+    pub outages: u64,
+    /// Writes that wait for a server.
+    pub kept: u64,
+    /// Kept writes that were sent, by label of how they were answered.
+    pub replayed: [(&'static str, u64); 2],
+    /// Lists that are remembered.
+    pub lists: u64,
+    /// Members of the legacy cluster that own services, as far as they are known.
+    pub owners: u64,
+}
+
+/// A legacy server as the node sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LegacyReadings {
+    /// `host:port`.
+    pub server: String,
+    /// It gets requests.
+    pub up: bool,
+    /// Answers by class of status.
+    pub answers: Vec<(&'static str, u64)>,
+    /// Requests without an answer, and answers that broke off, by kind.
+    pub failures: Vec<(&'static str, u64)>,
+    /// Requests under way, and waiting.
+    pub requests: [(&'static str, u64); 2],
+    /// Connections that are kept unused.
+    pub idle: u64,
+    /// Connections so far.
+    pub connected: u64,
 }
 
 /// The members as the node sees them, and what it does with them.

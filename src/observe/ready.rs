@@ -7,13 +7,14 @@
 //! the node could never come back.
 //!
 //! The text has one line per part, `NAME: STATE`, where a state in order is `up`; those of the cluster are there where
-//! the node has members:
+//! the node has members, `legacy` where it has legacy servers behind it:
 //!
 //! ```text
 //! naming: up
 //! store: failing since 2026-11-29T20:08:54Z: no space left on device
 //! ring: up
 //! members: 10.0.0.3:8848 DOWN: it refuses connections, or no way leads to it
+//! legacy: DOWN: 10.0.0.9:8848
 //! ```
 
 use std::{borrow::Cow, time::SystemTime};
@@ -57,8 +58,8 @@ pub struct Parts {
     pub naming: Naming,
     /// The store of persistent data.
     pub store: State,
-    /// Of the cluster; none on a node that serves alone.
-    pub cluster: Vec<Line>,
+    /// Of the cluster, and of the legacy servers; none on a node that serves alone and has none of these.
+    pub others: Vec<Line>,
 }
 
 /// What is to be known of a part that never makes a node unready.
@@ -103,7 +104,7 @@ pub fn judge(parts: &Parts) -> Readiness {
         }
     };
     push_line(&mut text, "store", store);
-    for Line { part, trouble } in &parts.cluster {
+    for Line { part, trouble } in &parts.others {
         push_line(&mut text, part, trouble.as_deref());
     }
     Readiness { ready: parts.naming == Naming::Up, text }
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     fn judged(naming: Naming, store: State) -> (bool, String) {
-        let Readiness { ready, text } = judge(&Parts { naming, store, cluster: vec![] });
+        let Readiness { ready, text } = judge(&Parts { naming, store, others: vec![] });
         (ready, text)
     }
 
@@ -160,8 +161,8 @@ mod tests {
     #[test]
     fn trouble_in_the_cluster_is_a_line_each_and_no_reason_to_be_unready() {
         let lines = [("ring", None), ("members", Some("b:1 DOWN: it\nhangs"))];
-        let cluster = lines.map(|(part, trouble)| Line { part, trouble: trouble.map(str::to_owned) });
-        let parts = Parts { naming: Naming::Up, store: State::Up, cluster: cluster.into() };
+        let others = lines.map(|(part, trouble)| Line { part, trouble: trouble.map(str::to_owned) });
+        let parts = Parts { naming: Naming::Up, store: State::Up, others: others.into() };
         let text = "naming: up\nstore: up\nring: up\nmembers: b:1 DOWN: it hangs\n";
         assert_eq!(judge(&parts), Readiness { ready: true, text: text.into() });
     }

@@ -21,6 +21,7 @@ use nacre::{
     config::Settings,
     cp::{self, Applied},
     distro::Distro,
+    gateway::Gateway,
     model::{Registry, ServiceKey, change::Changes},
     observe::{Meters, logs},
     push::Push,
@@ -148,6 +149,7 @@ pub fn start_among(
     let api = Arc::new(Api {
         node: node::Node::new(clock.wall_ms()).unwrap(),
         push: Push::new(&settings.push),
+        proxy: None,
         sight: Sight {
             meters,
             sweeps: Arc::default(),
@@ -163,13 +165,15 @@ pub fn start_among(
         peers: Peers::new(own.clone(), 1, &settings),
         cluster: cluster.clone(),
         doorkeeper: Doorkeeper::new(&settings.cluster),
+        gateway: None,
+        legacy_naming: None,
         distro: protocol(cluster.clone(), Arc::clone(&registry), changes, clock.clone()),
         own_address: own.as_str().into(),
         settings: Arc::new(settings),
     });
     let (table, cp) = (Arc::new(Table::new("/nacos")), api.cp.clone());
     let forwarder = stack::forwarder(&api, Ownership::new(ring, With::of(&api)));
-    let service = stack::v1(api, limits, forwarder);
+    let service = stack::v1(api, None::<Gateway<Full<Bytes>>>, limits, forwarder);
     let caller = SocketAddr::from(([127, 0, 0, 1], 50_000));
     Node { registry, clock, cp, spare: HeaderMap::new(), caller, cluster, table, service, folder }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 use super::action::{Action, action};
-use super::expected::{Expected, expected};
+use super::expected::{Expected, ExpectedRaw, expected};
 use super::text::{ScenarioText, StepText};
 use crate::mask::Mask;
 
@@ -157,5 +157,21 @@ fn step(mut text: StepText, fixed: bool) -> Result<Step> {
         min: text.min_ms.map(Duration::from_millis),
     };
     let since = text.since.take();
-    Ok(Step { action: action(text)?, rules, since, expected: answers, before: Vec::new() })
+    let mut action = action(text)?;
+    if let Action::Raw(exchange) = &mut action {
+        // A slow server may be silent between two of them.
+        exchange.responses = exchange.responses.max(least_responses(&answers));
+    }
+    Ok(Step { action, rules, since, expected: answers, before: Vec::new() })
+}
+
+/// As many whole responses every answer that is right has.
+fn least_responses(answers: &[Expected]) -> usize {
+    let is_final =
+        |one: &&ExpectedRaw| matches!(one, ExpectedRaw::Response(response) if !response.status.accepts(100));
+    let counts = answers.iter().map(|answer| match answer {
+        Expected::Raw { responses, .. } => responses.iter().filter(is_final).count(),
+        _ => 0,
+    });
+    counts.min().unwrap_or_default()
 }

@@ -15,6 +15,12 @@ use crate::shown::other_type;
 /// As many failures are named behind a score, and things that were left behind.
 const MOST_NAMED: usize = 3;
 
+/// What stands before the sentences of failures.
+const NOT_SO: &str = "not so";
+
+/// The weight of what a client stops working without.
+const STOPS: u32 = 3;
+
 /// As many differences of a step are shown.
 const MOST_SHOWN: usize = 8;
 
@@ -28,15 +34,17 @@ pub fn text(run: &Run, excused: bool) -> String {
     let _ = writeln!(text, "{} at level {}, {} s", run.url, run.level, run.took.as_secs());
     text.push_str("by family\n");
     for (family, tally) in &score.families {
-        line(family, tally, &mut text);
+        line(family, tally, NOT_SO, &mut text);
     }
     if score.clients.iter().any(|(_, tally)| tally.played > 0) {
         text.push_str("by client\n");
         for (client, tally) in &score.clients {
-            line(client.title(), tally, &mut text);
+            let heavy = tally.failed.iter().any(|finding| finding.facts.weight == STOPS);
+            let label = if heavy { "stops working without" } else { NOT_SO };
+            line(client.title(), tally, label, &mut text);
         }
     }
-    line("all", &score.all, &mut text);
+    line("all", &score.all, NOT_SO, &mut text);
     for ((not_offered, why), cases) in run.not_played() {
         let what = if not_offered { "not offered" } else { "not played" };
         let _ = writeln!(text, "{what}: {cases} cases: {why}");
@@ -54,8 +62,8 @@ pub fn text(run: &Run, excused: bool) -> String {
     text
 }
 
-/// A score in one line, with the heaviest failures.
-fn line(name: &str, tally: &Tally<'_>, text: &mut String) {
+/// A score in one line, with the heaviest failures under that label.
+fn line(name: &str, tally: &Tally<'_>, label: &str, text: &mut String) {
     let percent = tally.percent().map_or_else(|| "–".to_owned(), |percent| format!("{percent} %"));
     let _ = write!(text, "  {name:<28} {percent:>6} of {} cases", tally.cases);
     if tally.not_offered > 0 {
@@ -75,7 +83,7 @@ fn line(name: &str, tally: &Tally<'_>, text: &mut String) {
             tally.failed.iter().take(MOST_NAMED).map(|f| f.facts.says.trim_end_matches('.')).collect();
         let more = tally.failed.len().saturating_sub(MOST_NAMED);
         let more = if more > 0 { format!("; {more} more") } else { String::new() };
-        let _ = write!(text, "; not so: {}{more}", named.join("; "));
+        let _ = write!(text, "; {label}: {}{more}", named.join("; "));
     }
     text.push('\n');
 }

@@ -28,7 +28,7 @@ pub use wire::RawItem;
 const RECORDED_CONTEXT: &str = "/nacos";
 
 /// Where the server is, and what goes with every request.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Target {
     address: SocketAddr,
     authority: String,
@@ -39,6 +39,12 @@ pub struct Target {
     ledger: Arc<Mutex<Ledger>>,
     stop: Stop,
     secrets: Secrets,
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Target {}{}", self.authority, self.context) // not its token
+    }
 }
 
 impl Target {

@@ -119,7 +119,8 @@ fn burst(bench: &mut Bench<'_>) -> Result<()> {
     }
     // They wait in the socket's queue, the first ones from the time of the burst itself.
     let (mut pushes, mut last) = (0_u64, 0);
-    while let Some(push) = next(bench, &mut port, Duration::from_millis(2_500))? {
+    let more = |last: usize| if last == MANY { Duration::from_millis(2_500) } else { Duration::from_secs(8) };
+    while let Some(push) = next(bench, &mut port, more(last))? {
         pushes += 1;
         last = pushed(&push).len();
         if last == MANY && begin.elapsed() > Duration::from_secs(60) {
@@ -139,8 +140,12 @@ fn large(bench: &mut Bench<'_>) -> Result<()> {
     }
     let mut port = subscribe(bench)?;
     bench.register("10.0.1.1", "")?;
-    let push = next(bench, &mut port, Duration::from_secs(5))?;
+    let mut push = next(bench, &mut port, Duration::from_secs(5))?;
     bench.holds(push.is_some(), "datagram", "a push within 5 s", &"nothing");
+    // One of those before may have come late, to this subscriber, too.
+    if push.as_ref().is_some_and(|push| push.gzip && pushed(push).len() == MANY) {
+        push = next(bench, &mut port, Duration::from_secs(5))?.or(push);
+    }
     if let Some(push) = push {
         bench.same("compressed", &true, &push.gzip);
         bench.same("hosts", &(MANY + 1), &pushed(&push).len());

@@ -26,7 +26,8 @@ struct State {
     requests: usize,
     made: usize,
     set: usize,
-    holds: bool,
+    /// From so many requests on nobody is answered.
+    holds_after: Option<usize>,
     dead: bool,
 }
 
@@ -70,9 +71,9 @@ impl Keeper {
         self.state.lock().unwrap().set > 0
     }
 
-    /// Answers nobody from now on, but reads.
-    pub fn hold_answers(&self, holds: bool) {
-        self.state.lock().unwrap().holds = holds;
+    /// Answers nobody once so many requests have come, but reads; without a number it answers everybody again.
+    pub fn hold_answers_after(&self, requests: Option<usize>) {
+        self.state.lock().unwrap().holds_after = requests;
     }
 
     /// Is gone from now on.
@@ -115,7 +116,7 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>) {
 impl State {
     fn answer(&mut self, head: &str, body: &str) -> Option<(u16, String)> {
         self.requests += 1;
-        if self.holds || self.dead {
+        if self.holds_after.is_some_and(|most| self.requests > most) || self.dead {
             return None;
         }
         let mut words = head.split(' ');

@@ -22,7 +22,7 @@ const DNS_TRIES: u32 = 10;
 #[derive(Debug)]
 pub(super) enum Source {
     File(File),
-    AddressServer(AddressServer),
+    AddressServer(Box<AddressServer>),
     Dns(Dns),
 }
 
@@ -33,7 +33,7 @@ impl Source {
         match lookup {
             Lookup::Standalone => None,
             Lookup::File => Some(Self::File(File::new(&settings.config_dir, said.member_list.clone()))),
-            Lookup::AddressServer => Some(Self::AddressServer(AddressServer::new(settings))),
+            Lookup::AddressServer => Some(Self::AddressServer(Box::new(AddressServer::new(settings)))),
             Lookup::Dns => {
                 let name = said.dns.as_ref()?;
                 let port = name.port.unwrap_or_else(|| own.port());

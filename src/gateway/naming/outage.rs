@@ -1,0 +1,129 @@
+//! Whether the legacy cluster is there, and for how long what it says after an outage isn't believed yet.
+//!
+//! Pure. After an outage a server of 1.x may have lost all that lives by beats, and learns it anew within a beat period.
+//! For that time a list that has become shorter says nothing. Source: ours.
+
+use std::time::Duration;
+
+use crate::base::clock::Millis;
+
+/// How long a cluster that is back may take to hear of all instances: a beat period and a little more.
+pub const SETTLING: Duration = Duration::from_secs(6);
+
+/// How it is with the legacy cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It answers.
+    There,
+    /// It doesn't, since then.
+    Away(Millis),
+    /// It answers again, and may not know all before then.
+    Settling(Millis),
+}
+
+/// Watches the legacy cluster by what becomes of requests.
+#[derive(Debug)]
+pub struct Outage {
+    state: State,
+    settling_ms: u64,
+}
+
+/// What has changed, for those who must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// An outage begins.
+    Left,
+    /// It is over; it lasted so long.
+    Returned(Duration),
+}
+
+impl Outage {
+    /// Of a cluster that is taken to be there.
+    #[must_use]
+    pub fn new(settling: Duration) -> Self {
+        Self { state: State::There, settling_ms: u64::try_from(settling.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    /// A server has answered.
+    pub fn answered(&mut self, now: Millis) -> Option<Turn> {
+        match self.state {
+            State::Away(since) => {
+                self.state = State::Settling(now.plus(self.settling_ms));
+                Some(Turn::Returned(Duration::from_millis(now.since(since))))
+            }
+            State::Settling(until) if now >= until => {
+                self.state = State::There;
+                None
+            }
+            State::There | State::Settling(_) => None,
+        }
+    }
+
+    /// No server has answered.
+    pub fn unanswered(&mut self, now: Millis) -> Option<Turn> {
+        if self.is_away() {
+            return None;
+        }
+        self.state = State::Away(now);
+        Some(Turn::Left)
+    }
+
+    /// No server answers.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        matches!(self.state, State::Away(_))
+    }
+
+    /// For how long no server has answered, where that is so.
+    #[must_use]
+    pub fn away_for(&self, now: Millis) -> Option<Duration> {
+        match self.state {
+            State::Away(since) => Some(Duration::from_millis(now.since(since))),
+            State::There | State::Settling(_) => None,
+        }
+    }
+
+    /// The cluster is back for so short that it may not know all.
+    #[must_use]
+    pub fn is_settling(&self, now: Millis) -> bool {
+        matches!(self.state, State::Settling(until) if now < until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_begins_and_ends_once_each() {
+        let mut outage = Outage::new(SETTLING);
+        assert_eq!(outage.answered(Millis(0)), None);
+        assert_eq!(outage.unanswered(Millis(1_000)), Some(Turn::Left));
+        assert_eq!(outage.unanswered(Millis(2_000)), None);
+        assert_eq!(outage.away_for(Millis(3_000)), Some(Duration::from_secs(2)));
+        assert_eq!(outage.answered(Millis(4_000)), Some(Turn::Returned(Duration::from_secs(3))));
+        assert_eq!(outage.answered(Millis(4_001)), None);
+        assert_eq!(outage.away_for(Millis(4_001)), None);
+    }
+
+    #[test]
+    fn after_an_outage_and_only_then_it_takes_a_while_until_all_is_believed() {
+        let mut outage = Outage::new(SETTLING);
+        assert!(!outage.is_settling(Millis(0)));
+        outage.unanswered(Millis(0));
+        assert!(!outage.is_settling(Millis(0)));
+        outage.answered(Millis(1_000));
+        assert!(outage.is_settling(Millis(6_999)) && !outage.is_settling(Millis(7_000)));
+        outage.answered(Millis(7_000));
+        assert_eq!(outage.state, State::There);
+    }
+
+    #[test]
+    fn a_cluster_that_goes_again_while_it_settles_is_away() {
+        let mut outage = Outage::new(SETTLING);
+        outage.unanswered(Millis(0));
+        outage.answered(Millis(1_000));
+        assert_eq!(outage.unanswered(Millis(2_000)), Some(Turn::Left));
+        assert!(outage.is_away() && !outage.is_settling(Millis(2_000)));
+    }
+}

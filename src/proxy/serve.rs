@@ -1,0 +1,215 @@
+//! Accepts clients' connections, of HTTP/1.1 and HTTP/2, with TLS or without, and serves them until told to stop.
+//!
+//! Place in the flow: socket -> (TLS) -> hyper -> [`super::exchange`]. At the bound of open connections further ones wait in
+//! the kernel's queue. Stopping: no new connection, requests under way are finished within the grace period.
+
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use hyper::{Request, body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    Proxy,
+    client_stream::{ClientStream, Lost, Patience},
+    exchange::Caller,
+    finish::Finish,
+    tls::Certificates,
+};
+
+/// Pause after an accept that failed for want of file descriptors.
+const OUT_OF_FILES: Duration = Duration::from_millis(50);
+/// Streams of one connection at a time.
+const MOST_STREAMS: u32 = 128;
+/// Streams that a client has reset and that aren't cleared away yet; at it the connection ends.
+const MOST_RESETS: usize = 32;
+/// Bytes that one stream may send before they are taken.
+const STREAM_WINDOW: u32 = 64 << 10;
+/// The same for all streams of a connection.
+const CONNECTION_WINDOW: u32 = 256 << 10;
+/// Bytes of one stream's answer that are held until the client takes them.
+const SEND_BUFFER: usize = 64 << 10;
+/// How long a connection of HTTP/2 with streams may be silent until it is asked whether anybody is there, and then again.
+const PING_AFTER: Duration = Duration::from_secs(20);
+const PING_LIMIT: Duration = Duration::from_secs(20);
+
+/// A listener and what its connections speak.
+pub struct Door {
+    /// Bound.
+    pub listener: TcpListener,
+    /// With TLS.
+    pub certificates: Option<Arc<Certificates>>,
+}
+
+/// What all doors share.
+pub struct Server {
+    /// Answers requests.
+    pub proxy: Arc<Proxy>,
+    /// Times of clients.
+    pub patience: Patience,
+    /// Connections at most.
+    pub room: Arc<Semaphore>,
+}
+
+impl Server {
+    /// Serves all doors until `stopped`, then lets what is under way end within `grace`.
+    pub async fn run(self, doors: Vec<Door>, stopped: CancellationToken, grace: Duration) {
+        let server = Arc::new(self);
+        let connections = TaskTracker::new();
+        let accepting = TaskTracker::new();
+        for door in doors {
+            accepting.spawn(Arc::clone(&server).accept(door, connections.clone(), stopped.clone()));
+        }
+        accepting.close();
+        accepting.wait().await;
+        connections.close();
+        let tunnels = &server.proxy.tunnels;
+        tunnels.close();
+        let ended = async {
+            connections.wait().await;
+            tunnels.wait().await;
+        };
+        if tokio::time::timeout(grace, ended).await.is_err() {
+            let (open, tunnels) = (connections.len(), tunnels.len());
+            tracing::warn!(open, tunnels, "connections of the proxy cut off at the end of the grace period");
+        }
+        server.proxy.cut.cancel();
+    }
+
+    async fn accept(self: Arc<Self>, door: Door, connections: TaskTracker, stopped: CancellationToken) {
+        let Door { listener, certificates } = door;
+        loop {
+            let accepted = tokio::select! {
+                () = stopped.cancelled() => return,
+                accepted = next(&listener, &self.room) => accepted,
+            };
+            let (stream, peer, permit) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection to the proxy could not be accepted");
+                    tokio::time::sleep(OUT_OF_FILES).await;
+                    continue;
+                }
+            };
+            let (server, stopped) = (Arc::clone(&self), stopped.clone());
+            // As of now: certificates may be others for the next one.
+            let acceptor = certificates.as_ref().map(|certificates| certificates.acceptor());
+            connections.spawn(async move {
+                server.connection(stream, peer, acceptor, stopped).await;
+                drop(permit);
+            });
+        }
+    }
+
+    async fn connection(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        acceptor: Option<TlsAcceptor>,
+        stopped: CancellationToken,
+    ) {
+        // Where it fails, answers only leave later.
+        let _ = stream.set_nodelay(true);
+        let Some(acceptor) = acceptor else {
+            let caller = Caller { address: peer.ip(), scheme: "http" };
+            return self.serve(stream, caller, stopped).await;
+        };
+        let shaking = tokio::time::timeout(self.patience.head, acceptor.accept(stream));
+        let shaken = tokio::select! {
+            () = stopped.cancelled() => return,
+            shaken = shaking => shaken,
+        };
+        match shaken {
+            Ok(Ok(stream)) => {
+                let caller = Caller { address: peer.ip(), scheme: "https" };
+                self.serve(stream, caller, stopped).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS connection"),
+            Err(_) => tracing::debug!(%peer, "no TLS connection in time"),
+        }
+    }
+
+    async fn serve<S>(&self, stream: S, caller: Caller, stopped: CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let _open = self.proxy.counts.connection();
+        let (stream, conduct) = ClientStream::new(stream);
+        let proxy = &self.proxy;
+        let entry = service_fn(|request: Request<Incoming>| {
+            let finish = Box::new(Finish::new(&proxy.sampler, conduct.request()));
+            let proxy = Arc::clone(proxy);
+            async move { Ok::<_, Infallible>(proxy.answer(request, caller, finish).await) }
+        });
+        let max_head = self.proxy.settings.max_head_bytes;
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .max_buf_size(max_head)
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MOST_STREAMS)
+            .max_pending_accept_reset_streams(MOST_RESETS)
+            .max_local_error_reset_streams(MOST_RESETS)
+            .max_header_list_size(u32::try_from(max_head).unwrap_or(u32::MAX))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
+            .keep_alive_interval(PING_AFTER)
+            .keep_alive_timeout(PING_LIMIT);
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), entry);
+        let mut connection = pin!(connection);
+        let mut lost_patience = pin!(conduct.lost_patience(self.patience));
+        let (mut is_ending, mut lost) = (false, None);
+        loop {
+            tokio::select! {
+                // Biased: a request is looked at before the clock.
+                biased;
+                outcome = connection.as_mut() => {
+                    if let Err(error) = outcome {
+                        tracing::debug!(client = %caller.address, %error, "a connection of the proxy ended");
+                    }
+                    return;
+                }
+                () = stopped.cancelled(), if !is_ending => {
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                why = lost_patience.as_mut(), if lost.is_none() => {
+                    lost = Some(why);
+                    if why == Lost::Slow || is_ending {
+                        tracing::debug!(client = %caller.address, "a connection of the proxy closed: the client is too slow");
+                        return;
+                    }
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                // Who doesn't answer the farewell is left.
+                () = tokio::time::sleep(self.patience.write), if lost.is_some() => return,
+            }
+        }
+    }
+}
+
+/// Waits for room, then for a connection.
+async fn next(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(room).acquire_owned().await.expect("the semaphore is never closed");
+    let (stream, peer) = listener.accept().await?;
+    // IPv4 clients of a socket of both families show as mapped addresses.
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    Ok((stream, peer, permit))
+}

@@ -1,0 +1,15 @@
+//! The reverse proxy from outside: clients, instances and what is between them.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod answers;
+mod framing;
+mod hostile;
+mod leaving;
+mod protocols;
+mod restart;
+mod support;
+mod wired;
+
+#[path = "../support/mod.rs"]
+mod server_support;
