@@ -65,10 +65,11 @@ impl Comparison {
         match subject {
             Subject::Round { nacre, legacy } => {
                 let root = if nacre.is_empty() { 0 } else { Buckets::of(data, &owned).root() };
-                for (peer, mut told_before) in nacre {
-                    let beats = data.beats(&owned, &mut told_before, now);
+                let mut news = News { data, owned: &owned, now, said: Vec::new() };
+                for (peer, told_before) in nacre {
+                    let (beats, told_now) = news.since(told_before);
                     calls.push((peer.clone(), Call::Verify { view: Arc::clone(&view), root, beats }));
-                    told.push((peer, told_before));
+                    told.push((peer, told_now));
                 }
                 let keys = if legacy.is_empty() { Vec::new() } else { owned_keys(data, &owned) };
                 if !keys.is_empty() {
@@ -88,6 +89,31 @@ impl Comparison {
     }
 }
 
+/// The news of silence for all members: found once for those that have been told the same.
+struct News<'a, D: Data> {
+    data: &'a D,
+    owned: &'a dyn Fn(&D::Key) -> bool,
+    now: Millis,
+    /// What members had been told, what they are told now, and what they know with it.
+    said: Vec<(Told, D::Beats, Told)>,
+}
+
+impl<D: Data> News<'_, D> {
+    fn since(&mut self, told: Told) -> (D::Beats, Told) {
+        if let Some((_, beats, known)) = self.said.iter().find(|(before, ..)| before.is_same(&told)) {
+            return (beats.clone(), known.clone());
+        }
+        let mut known = told.clone();
+        let beats = self.data.beats(self.owned, &mut known, self.now);
+        // From here on they are told the same.
+        if let Some((.., other)) = self.said.iter().find(|(.., other)| other.parts == known.parts) {
+            known.parts = Arc::clone(&other.parts);
+        }
+        self.said.push((told, beats.clone(), known.clone()));
+        (beats, known)
+    }
+}
+
 fn owned_keys<D: Data>(data: &D, owned: &dyn Fn(&D::Key) -> bool) -> Vec<D::Key> {
     let mut keys = Vec::new();
     data.each(&mut |key, _| {
@@ -96,4 +122,61 @@ fn owned_keys<D: Data>(data: &D, owned: &dyn Fn(&D::Key) -> bool) -> Vec<D::Key>
         }
     });
     keys
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Silence alone: that of one part, which is late.
+    #[derive(Default)]
+    struct Silent {
+        looked: Cell<u32>,
+    }
+
+    impl Data for Silent {
+        type Key = u32;
+        type Beats = Vec<u64>;
+
+        fn name(_: &u32) -> &str {
+            ""
+        }
+
+        fn hash(key: &u32) -> u64 {
+            u64::from(*key)
+        }
+
+        fn each(&self, _: &mut dyn FnMut(&u32, u64)) {}
+
+        fn digest(&self, _: &u32) -> u64 {
+            0
+        }
+
+        fn beats(&self, _: &dyn Fn(&u32) -> bool, told: &mut Told, _: Millis) -> Vec<u64> {
+            self.looked.set(self.looked.get() + 1);
+            let news = [7].into_iter().filter(|part| !told.parts.contains(part)).collect();
+            told.parts = Arc::new([7].into_iter().collect());
+            news
+        }
+    }
+
+    #[test]
+    fn news_are_found_once_for_all_who_know_the_same_and_apart_for_one_who_missed_some() {
+        let data = Silent::default();
+        let round = |told: Vec<Told>| -> (Vec<Vec<u64>>, Vec<Told>) {
+            let mut news = News { data: &data, owned: &|_| true, now: Millis(0), said: Vec::new() };
+            told.into_iter().map(|told| news.since(told)).unzip()
+        };
+        let (beats, mut told) = round(vec![Told::default(); 3]);
+        assert_eq!((beats, data.looked.take()), (vec![vec![7]; 3], 1));
+        // The second has missed what is in bucket 0, so it is told anew, and knows the same as the others afterwards.
+        told[1].answered(Some(vec![0]));
+        let (beats, mut told) = round(told);
+        assert_eq!((beats, data.looked.take()), (vec![vec![], vec![7], vec![]], 2));
+        told.iter_mut().for_each(|told| told.answered(None));
+        let (beats, _) = round(told);
+        assert_eq!((beats, data.looked.take()), (vec![Vec::new(); 3], 1));
+    }
 }

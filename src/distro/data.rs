@@ -3,15 +3,16 @@
 //! The protocol never holds data: it decides which keys go to whom and when, and whoever drives it reads the newest data
 //! when a call is made. Instance lists are the data that ships; tests bring others.
 
-use std::{fmt::Debug, hash::Hash};
+use std::{fmt::Debug, hash::Hash, sync::Arc};
 
 use crate::base::{clock::Millis, numbers::Numbers};
 
 /// What a peer has been told of late parts.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// Those that it knows for late, by hashes of key and part whose first byte is the bucket of the key.
-    pub parts: Numbers,
+    /// Those that it knows for late, by hashes of key and part whose first byte is the bucket of the key; shared by all
+    /// peers that know the same, as nearly always.
+    pub parts: Arc<Numbers>,
     /// Buckets, ascending, in which it knew others: it is to forget those, and all in them is said anew.
     pub anew: Vec<u8>,
     /// It knew others somewhere, or may have missed something: it is said what to compare bucket by bucket.
@@ -31,7 +32,17 @@ impl Told {
         self.anew.sort_unstable();
         self.anew.dedup();
         let Self { parts, anew, .. } = self;
-        parts.retain(|part| anew.binary_search(&part.to_be_bytes()[0]).is_err());
+        if !anew.is_empty() {
+            Arc::make_mut(parts).retain(|part| anew.binary_search(&part.to_be_bytes()[0]).is_err());
+        }
+    }
+
+    /// Whether what is said next is the same for both; of two that say no they may still be alike, which costs time alone.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let is_same =
+            Arc::ptr_eq(&self.parts, &other.parts) || self.parts.is_empty() && other.parts.is_empty();
+        is_same && self.anew == other.anew && self.is_doubted == other.is_doubted
     }
 }
 
@@ -40,7 +51,7 @@ pub trait Data {
     /// Names a datum.
     type Key: Clone + Ord + Hash + Debug;
     /// What is said to a peer about the silence of parts; empty where nothing changed.
-    type Beats: Debug;
+    type Beats: Clone + Debug;
 
     /// The text by which the owner of a key is found.
     fn name(key: &Self::Key) -> &str;

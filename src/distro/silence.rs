@@ -20,7 +20,7 @@ use super::{
 use crate::{
     base::{
         clock::Millis,
-        hash::{fnv, mix},
+        hash::mix,
         mutant::{self, Mutant},
         numbers::{Folding, Numbers},
     },
@@ -46,8 +46,8 @@ pub fn news(
     if mutant::is(Mutant::LatenessUntold) {
         return beats;
     }
-    let (mut said, mut lates) =
-        (Numbers::with_capacity_and_hasher(told.parts.len(), Folding::default()), Buckets::default());
+    let (mut known, mut newly) = (Vec::with_capacity(told.parts.len()), Vec::new());
+    let mut lates = Buckets::default();
     let mut room = Room(most_bytes);
     registry.for_each(|service| {
         if !owned(&service.key) {
@@ -70,11 +70,16 @@ pub fn news(
             // What the other knows after it.
             if if is_said { is_late } else { was_late } {
                 lates.add(verify::bucket_of(hash), id);
-                said.insert(id);
+                if was_late { &mut known } else { &mut newly }.push(id);
             }
         }
     });
-    told.parts = said;
+    // As it was for most of the time.
+    if !newly.is_empty() || known.len() != told.parts.len() {
+        let mut parts = Numbers::with_capacity_and_hasher(known.len() + newly.len(), Folding::default());
+        parts.extend(known.into_iter().chain(newly));
+        told.parts = Arc::new(parts);
+    }
     beats.lates.0 = lates.root();
     beats.buckets = told.is_doubted.then(|| write_buckets(&lates));
     beats
@@ -83,9 +88,7 @@ pub fn news(
 /// An instance of a service with this hash, in 64 bits, of which the first eight are the service's bucket. Whatever is
 /// written of it: data and news of silence reach a copy in any order.
 fn id(service: u64, instance: &Instance) -> u64 {
-    let key = instance.key();
-    let bytes = key.ip.bytes().chain([0xff]).chain(key.cluster.bytes()).chain(key.port.to_be_bytes());
-    service & BUCKET | mix(service ^ fnv(bytes)) & !BUCKET
+    service & BUCKET | mix(service ^ instance.key_hash()) & !BUCKET
 }
 
 /// The bits of a hash that say the bucket.

@@ -59,6 +59,8 @@ pub struct Instance {
     /// ip and cluster in one allocation: `ip` first, the cluster from `ip_end` on.
     place: Box<str>,
     ip_end: u32,
+    /// See [`Instance::key_hash`].
+    key_hash: u64,
     /// Any 32-bit number, as given.
     pub port: i32,
     /// 0 to 10,000.
@@ -208,6 +210,7 @@ impl Instance {
         Self {
             place: place.into(),
             ip_end: u32::try_from(key.ip.len()).unwrap_or(u32::MAX),
+            key_hash: key.hash(),
             port: key.port,
             weight: stored_weight(weight),
             enabled,
@@ -230,6 +233,12 @@ impl Instance {
     #[must_use]
     pub fn key(&self) -> InstanceKey<'_> {
         InstanceKey { ip: self.ip(), port: self.port, cluster: self.cluster() }
+    }
+
+    /// The [hash](InstanceKey::hash) of its key, reckoned once: members compare those of all instances every few seconds.
+    #[must_use]
+    pub fn key_hash(&self) -> u64 {
+        self.key_hash
     }
 
     /// The address as it was given.
@@ -447,6 +456,7 @@ impl Instance {
         Self {
             place: self.place.clone(),
             ip_end: self.ip_end,
+            key_hash: self.key_hash,
             port: self.port,
             weight: self.weight,
             enabled: self.enabled,

@@ -8,6 +8,7 @@ use std::{cmp::Ordering, sync::Arc};
 use equivalent::Comparable;
 
 use super::{Instance, Instances};
+use crate::base::hash::fnv;
 
 /// What makes two registrations the same instance, besides the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,13 @@ impl InstanceKey<'_> {
         } else {
             format!("{}:unknown:{}", self.ip, self.cluster)
         }
+    }
+
+    /// A hash of all three parts that every node computes alike.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        // No text has this byte, so where one ends is part of it.
+        fnv(self.ip.bytes().chain([0xff]).chain(self.cluster.bytes()).chain(self.port.to_be_bytes()))
     }
 }
 
