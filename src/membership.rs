@@ -17,7 +17,7 @@ use crate::{
         report,
     },
     config::{Lookup, Settings},
-    distro::{Distro, core::Rhythm, exchange::Exchange, runner::Runner},
+    distro::{Distro, exchange::Exchange, line::Rhythm, runner::Runner},
     model::{Registry, change::Changes},
     stack::Forwarder,
 };

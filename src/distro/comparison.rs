@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     bodies::BODY_BYTES,
-    core::Call,
+    calls::Call,
     data::{Data, Told},
     mapper::{self, Owner},
     verify::{Buckets, Page},

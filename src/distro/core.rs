@@ -10,11 +10,13 @@ use std::{
 };
 
 use super::{
+    calls::{Action, Answer, Call, UnderWay},
     comparison::{ComparedData, Comparison, Subject},
-    data::{Data, Told},
+    data::Data,
+    line::{Line, Rhythm},
     load::{LEAST_COMPARING_MS, Load, Loaded},
-    outbox::{Item, Outbox, Pace, Sent},
-    verify::{Buckets, Page},
+    outbox::Sent,
+    questions::{Questions, SettledQuestion},
 };
 use crate::{
     base::{
@@ -30,8 +32,6 @@ use crate::{
 pub const STILL_MS: u64 = 2_000;
 /// How often the protocol wants to be driven at least, to notice that, in milliseconds.
 const HEARTBEAT_MS: u64 = 500;
-/// A peer that was asked about silent parts and doesn't answer for this long knows nothing of them, in milliseconds.
-const ASK_MS: u64 = 3_000;
 /// A peer whose answer to that was no good is asked again after this, and about others while its answer is still to come, in
 /// milliseconds: one over a slow link must have the time to answer before nobody waits for it any more.
 const ASK_AGAIN_MS: u64 = 500;
@@ -41,216 +41,6 @@ const PARTING_MS: u64 = 5_000;
 /// Keys in one pull from a member of 1.x.
 const PULL_BATCH: usize = 1_000;
 
-/// The pace of the protocol; times in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rhythm {
-    /// Time between two sendings of one key to a Nacre member.
-    pub merge_ms: u64,
-    /// The same to one of 1.x.
-    pub legacy_merge_ms: u64,
-    /// Time between two requests to one peer.
-    pub gather_ms: u64,
-    /// Keys in one request.
-    pub batch: usize,
-    /// Longest pause before a request is tried again.
-    pub retry_cap_ms: u64,
-    /// Time between two comparisons with all peers.
-    pub verify_ms: u64,
-}
-
-impl Rhythm {
-    /// That of sending to `peer`.
-    fn pace(self, peer: Option<&Peer>) -> Pace {
-        let Self { merge_ms, legacy_merge_ms, gather_ms, batch, retry_cap_ms, .. } = self;
-        let is_nacre = peer.is_none_or(|peer| peer.nacre.is_some());
-        let merge_ms = if is_nacre { merge_ms } else { legacy_merge_ms };
-        Pace { merge_ms, gather_ms, batch, retry_cap_ms }
-    }
-}
-
-#[cfg(test)]
-impl Rhythm {
-    /// That of the settings as they are without any.
-    pub const USUAL: Self = Self {
-        merge_ms: 50,
-        legacy_merge_ms: 1_000,
-        gather_ms: 5,
-        batch: 1_000,
-        retry_cap_ms: 3_000,
-        verify_ms: 5_000,
-    };
-}
-
-/// What is to be done.
-#[derive(Debug)]
-pub enum Action<D: Data> {
-    /// Make a call, and tell how it ended by its number.
-    Call {
-        /// Its number.
-        id: u64,
-        /// Whom to call.
-        to: Address,
-        /// What to say.
-        call: Call<D>,
-    },
-    /// All that could know of younger beats of the silent parts of a key have been asked: judge them.
-    Settled {
-        /// Which key.
-        key: D::Key,
-        /// When the question came up. Of a part that has become silent since then nobody was asked.
-        asked: Millis,
-        /// Every listed member is Nacre, has answered, and had its data for long: no beat that came to any is unknown here.
-        by_all: bool,
-    },
-    /// Find this out, and give what comes out to [`Core::compared`] before anything else.
-    Compare(Comparison),
-    /// The data of the others are here.
-    Ready {
-        /// Those whose data were merged; they can be reached.
-        loaded_from: Vec<Address>,
-    },
-    /// The node wasn't driven for this long.
-    StoodStill {
-        /// Milliseconds.
-        ms: u64,
-    },
-    /// The same while it loaded: what peers have told of the ring is old.
-    LoadsAnew,
-}
-
-/// What is to be said to a peer.
-#[derive(Debug)]
-pub enum Call<D: Data> {
-    /// Ask for all its data, and merge them. Answered by [`Answer::Load`].
-    Load,
-    /// Send the newest of these. Answered by [`Answer::Push`].
-    Push(Vec<Item<D::Key>>),
-    /// Compare. Answered by [`Answer::Verified`].
-    Verify {
-        /// As the node sees the cluster.
-        view: Arc<View>,
-        /// The digest of all that the node owns.
-        root: u64,
-        /// What is to be known of the silence of parts.
-        beats: D::Beats,
-    },
-    /// Compare the keys of some buckets. Answered by [`Answer::Wanted`].
-    Keys {
-        /// As the node sees the cluster.
-        view: Arc<View>,
-        /// The keys.
-        page: Page<D::Key>,
-    },
-    /// Ask for younger beats of the silent parts of these. Answered by [`Answer::Heard`].
-    Ask(Vec<D::Key>),
-    /// Send a member of 1.x the checksums of these, which are all that the node owns. Answered by [`Answer::Done`].
-    Checksums(Vec<D::Key>),
-    /// Ask a member of 1.x for these, and apply them. Answered by [`Answer::Done`].
-    Pull(Vec<D::Key>),
-}
-
-/// How a call ended.
-#[derive(Debug)]
-pub enum Answer<K> {
-    /// Of [`Call::Load`].
-    Load(Loaded),
-    /// Of [`Call::Push`].
-    Push(Sent),
-    /// Of [`Call::Verify`].
-    Verified {
-        /// Tells one run of the peer from another.
-        boot: u64,
-        /// Where it doesn't know all that was said of silence: the buckets, none if it can't tell which.
-        missed: Option<Vec<u8>>,
-        /// The peer's buckets where the roots differ.
-        buckets: Option<Buckets>,
-    },
-    /// Of [`Call::Keys`]: the keys that the peer wants whole.
-    Wanted(Vec<K>),
-    /// To a question about silence: whether the peer has its data since a moment ago.
-    Heard {
-        /// What it knew before is lost.
-        is_new: bool,
-    },
-    /// Of the others: it was done.
-    Done,
-    /// Of any: it wasn't.
-    Failed,
-}
-
-/// What is under way.
-#[derive(Debug)]
-enum UnderWay<K> {
-    Load {
-        /// When.
-        asked: Millis,
-    },
-    Push,
-    Verify,
-    Keys,
-    Ask(Vec<K>),
-    Checksums,
-    Pull,
-}
-
-/// What there is between this node and one peer.
-#[derive(Debug)]
-struct Line<K> {
-    outbox: Outbox<K>,
-    told: Told,
-    boot: Option<u64>,
-    /// Keys to be asked of a member of 1.x.
-    pulls: BTreeSet<K>,
-    verifying: bool,
-    /// Until when it isn't asked again while a question is under way or after it gave no answer.
-    ask_not_before: Millis,
-    /// While it is being asked for keys: those, but for what was put into the outbox since.
-    pulling: Option<BTreeSet<K>>,
-}
-
-impl<K: Clone + Ord + std::hash::Hash> Line<K> {
-    fn new() -> Self {
-        Self {
-            outbox: Outbox::default(),
-            told: Told::default(),
-            boot: None,
-            pulls: BTreeSet::new(),
-            verifying: false,
-            ask_not_before: Millis(0),
-            pulling: None,
-        }
-    }
-
-    /// Notes that a key is to be sent; see [`Outbox::put`].
-    fn put(&mut self, key: &K, whole: bool, now: Millis, pace: Pace) {
-        if let Some(pulling) = &mut self.pulling {
-            pulling.remove(key);
-        }
-        self.outbox.put(key, whole, now, pace);
-    }
-
-    /// The peer may know nothing of what it was sent and told: it starts anew.
-    fn forget_known(&mut self) {
-        self.told.clear();
-        self.outbox.forget_confirmed();
-    }
-}
-
-/// Silent parts of a key, about which peers are asked.
-#[derive(Debug)]
-struct Question {
-    waits_for: BTreeSet<Address>,
-    asked: Millis,
-    /// Somebody who may know of beats isn't asked, or not any more.
-    misses_some: bool,
-}
-
-impl Question {
-    fn until(&self) -> Millis {
-        self.asked.plus(ASK_MS)
-    }
-}
-
 /// The protocol of one node.
 #[derive(Debug)]
 pub struct Core<D: Data> {
@@ -258,7 +48,7 @@ pub struct Core<D: Data> {
     view: Arc<View>,
     lines: BTreeMap<Address, Line<D::Key>>,
     load: Option<Load>,
-    asks: BTreeMap<D::Key, Question>,
+    questions: Questions<D::Key>,
     next_round: Millis,
     /// Until when the others are brought what this node wrote while it was a member; nothing while it is one.
     parts_until: Option<Millis>,
@@ -278,7 +68,7 @@ impl<D: Data> Core<D> {
             view: Arc::new(View::alone(view.own.clone())),
             lines: BTreeMap::new(),
             load: None,
-            asks: BTreeMap::new(),
+            questions: Questions::default(),
             next_round: now.plus(rhythm.verify_ms),
             parts_until: None,
             driven: None,
@@ -330,18 +120,14 @@ impl<D: Data> Core<D> {
             },
             Standing::Removed | Standing::Alone => {
                 self.load = None;
-                self.asks.clear();
+                self.questions.clear();
                 if self.parts_until.is_none() {
                     self.lines.clear();
                 }
             }
             Standing::Serving | Standing::Leaving => self.load = None,
         }
-        for ask in self.asks.values_mut() {
-            let before = ask.waits_for.len();
-            ask.waits_for.retain(|address| view.peer(address).is_some_and(Peer::is_nacre_at_work));
-            ask.misses_some |= ask.waits_for.len() < before;
-        }
+        self.questions.see(&view);
     }
 
     /// Begins or ends the time in which a node that is no member any more brings the others what it wrote.
@@ -462,14 +248,7 @@ impl<D: Data> Core<D> {
 
     /// Parts of a key are silent: asks those that may know better; [`Action::Settled`] tells when they have answered.
     pub fn ask(&mut self, key: &D::Key, now: Millis) {
-        let view = &self.view;
-        self.asks.entry(key.clone()).or_insert_with(|| {
-            let asks = !mutant::is(Mutant::JudgesUnasked);
-            let peers = view.peers.iter().filter(|peer| asks && peer.is_nacre_at_work());
-            let waits_for: BTreeSet<_> = peers.map(|peer| peer.address.clone()).collect();
-            let misses_some = waits_for.len() < view.peers.len();
-            Question { waits_for, asked: now, misses_some }
-        });
+        self.questions.ask(key, &self.view, now);
     }
 
     /// Whether a listed Nacre member may lack the newest of this key.
@@ -508,7 +287,7 @@ impl<D: Data> Core<D> {
                 Standing::Serving => {
                     // What the others did meanwhile comes first.
                     self.next_round = now.plus(self.rhythm.verify_ms);
-                    self.asks.clear();
+                    self.questions.clear();
                     actions.push(Action::StoodStill { ms: still_ms });
                     return actions;
                 }
@@ -554,10 +333,10 @@ impl<D: Data> Core<D> {
             }
             Standing::Starting | Standing::Comparing => self.load.as_ref().and_then(|load| load.next(now)),
             Standing::Serving | Standing::Leaving => {
-                let asks = self.asks.values().map(Question::until);
                 let again = self.lines.values().map(|line| line.ask_not_before);
-                let again = again.filter(|at| *at > now && !self.asks.is_empty());
-                self.next_send().into_iter().chain(asks).chain(again).chain([self.next_round]).min()
+                let again = again.filter(|at| *at > now && !self.questions.is_empty());
+                let next = [self.next_send(), self.questions.next(), Some(self.next_round)];
+                next.into_iter().flatten().chain(again).min()
             }
         };
         Some(next.map_or(heartbeat, |next| next.min(heartbeat)))
@@ -609,12 +388,7 @@ impl<D: Data> Core<D> {
             }
             (UnderWay::Ask(keys), Answer::Heard { is_new }) => {
                 line.ask_not_before = now;
-                for key in &keys {
-                    if let Some(ask) = self.asks.get_mut(key) {
-                        ask.waits_for.remove(&peer);
-                        ask.misses_some |= is_new;
-                    }
-                }
+                self.questions.answered(&peer, &keys, is_new);
             }
             (UnderWay::Ask(_), _) => line.ask_not_before = now.plus(ASK_AGAIN_MS),
             (UnderWay::Checksums, _) => line.verifying = false,
@@ -627,16 +401,8 @@ impl<D: Data> Core<D> {
 
     fn call(&mut self, to: &Address, call: Call<D>) -> Action<D> {
         self.last_id += 1;
-        let under_way = match &call {
-            // It only loads while it is driven, so that is now.
-            Call::Load => UnderWay::Load { asked: self.driven.unwrap_or(Millis(0)) },
-            Call::Push(_) => UnderWay::Push,
-            Call::Verify { .. } => UnderWay::Verify,
-            Call::Keys { .. } => UnderWay::Keys,
-            Call::Ask(keys) => UnderWay::Ask(keys.clone()),
-            Call::Checksums(_) => UnderWay::Checksums,
-            Call::Pull(_) => UnderWay::Pull,
-        };
+        // What is said while it isn't driven has no use for the time.
+        let under_way = UnderWay::of(&call, self.driven.unwrap_or(Millis(0)));
         self.calls.insert(self.last_id, (to.clone(), under_way));
         Action::Call { id: self.last_id, to: to.clone(), call }
     }
@@ -681,18 +447,16 @@ impl<D: Data> Core<D> {
 
     /// Gives out the keys whose silence may be judged.
     fn settle(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
-        self.asks.retain(|key, ask| {
-            let settled = ask.waits_for.is_empty() || now >= ask.until();
-            if settled {
-                let by_all = ask.waits_for.is_empty() && !ask.misses_some;
-                actions.push(Action::Settled { key: key.clone(), asked: ask.asked, by_all });
-            }
-            !settled
-        });
+        let settled = self.questions.settled(now).into_iter();
+        actions.extend(settled.map(|SettledQuestion { key, asked, by_all }| Action::Settled {
+            key,
+            asked,
+            by_all,
+        }));
     }
 
     fn ask_peers(&mut self, now: Millis, actions: &mut Vec<Action<D>>) {
-        if self.asks.is_empty() {
+        if self.questions.is_empty() {
             return;
         }
         let view = Arc::clone(&self.view);
@@ -706,10 +470,7 @@ impl<D: Data> Core<D> {
                 _ => None,
             });
             let asked: BTreeSet<&D::Key> = asked.flatten().collect();
-            let waits =
-                |key: &D::Key, ask: &Question| ask.waits_for.contains(&peer.address) && !asked.contains(key);
-            let keys = self.asks.iter().filter(|(key, ask)| waits(key, ask)).map(|(key, _)| key.clone());
-            let keys: Vec<_> = keys.collect();
+            let keys = self.questions.open_for(&peer.address, &asked);
             if !keys.is_empty() {
                 line.ask_not_before = now.plus(ASK_AGAIN_MS);
                 let call = self.call(&peer.address, Call::Ask(keys));

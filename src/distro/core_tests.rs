@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::cluster::{Mapping, MemberState};
+use crate::{
+    cluster::{Mapping, MemberState},
+    distro::{data::Told, outbox::Item, verify::Buckets},
+};
 
 /// Numbers with digests; all belong to the owner of the empty name.
 #[derive(Clone, Debug, Default)]

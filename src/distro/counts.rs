@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{
     accept::{Outcome, Taken},
-    core::Answer,
+    calls::Answer,
 };
 use crate::model::merge::Merged;
 

@@ -15,9 +15,10 @@ use tokio::sync::Notify;
 
 use super::{
     claim::{Claim, Claims},
-    core::{Core, Rhythm, STILL_MS},
+    core::{Core, STILL_MS},
     counts::Counts,
     documents::{Ask, Heard, Keys, Named, Verified, Verify, Wanted},
+    line::Rhythm,
     lists::Lists,
     mapper::{Owner, Rings, owner},
     silence::{self, Understood},

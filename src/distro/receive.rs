@@ -189,8 +189,9 @@ mod tests {
         cluster::{Cluster, MemberReport, NacreMark, Standing, lookup},
         config::{Sources, load},
         distro::{
-            core::{Action, Answer, Call, Rhythm},
+            calls::{Action, Answer, Call},
             key,
+            line::Rhythm,
             load::Loaded,
             outbox::Sent,
             takeover::handed_over,

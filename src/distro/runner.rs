@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    core::{Action, Answer},
+    calls::{Action, Answer},
     exchange::Exchange,
     handle::Settled,
     lists::Lists,

@@ -12,7 +12,8 @@ use nacre::{
     config::{Mapping, MemberMeta, Settings},
     distro::{
         Claim, Claims, Settled,
-        core::{self, Action, Core},
+        calls::{self, Action},
+        core::{Core, STILL_MS},
         documents::Silences,
         handle::LONGEST_WAY_MS,
         lists::Lists,
@@ -268,11 +269,11 @@ impl NacreNode {
     }
 
     /// A call of the protocol.
-    fn say(&mut self, id: u64, to: NodeId, call: core::Call<Lists>, at: Reading, out: &mut OutboxOf<Self>) {
+    fn say(&mut self, id: u64, to: NodeId, call: calls::Call<Lists>, at: Reading, out: &mut OutboxOf<Self>) {
         let mut stamps = Vec::new();
         let (call, limit_ms) = match call {
-            core::Call::Load => (Call::Load, LOAD_LIMIT_MS),
-            core::Call::Push(items) => {
+            calls::Call::Load => (Call::Load, LOAD_LIMIT_MS),
+            calls::Call::Push(items) => {
                 let mut data = Vec::new();
                 for item in items {
                     let Some(service) = self.registry.get(item.key.place()) else {
@@ -286,25 +287,25 @@ impl NacreNode {
                 let unreached = self.view.unreached().cloned().collect();
                 (Call::Push { data, unreached, sent: self.sent(at) }, PEER_LIMIT_MS)
             }
-            core::Call::Verify { view, root, mut beats } => {
+            calls::Call::Verify { view, root, mut beats } => {
                 // A registry has no order, and what happens must be the same each time.
                 beats.late.sort_unstable_by(|(one, _), (other, _)| one.0.cmp(&other.0));
                 beats.back.sort_unstable_by(|(one, _), (other, _)| one.0.cmp(&other.0));
                 let (ring, beats) = (texts(&view), Arc::new(beats));
                 (Call::Verify { ring, root, beats, sent: self.sent(at) }, PEER_LIMIT_MS)
             }
-            core::Call::Keys { view, mut page } => {
+            calls::Call::Keys { view, mut page } => {
                 page.keys.sort_unstable();
                 (Call::Keys { ring: texts(&view), page }, PEER_LIMIT_MS)
             }
-            core::Call::Ask(keys) => {
+            calls::Call::Ask(keys) => {
                 let services: Vec<_> = keys.iter().filter_map(|key| self.registry.get(key.place())).collect();
                 let silent = silence::silent_of(&services, at.now);
                 (Call::Ask { silent, unreached: self.view.unreached().cloned().collect() }, PEER_LIMIT_MS)
             }
             // Of a member that hasn't shown itself yet; all are Nacre.
-            core::Call::Checksums(_) | core::Call::Pull(_) => {
-                let actions = self.core.answered(id, core::Answer::Failed, at.now);
+            calls::Call::Checksums(_) | calls::Call::Pull(_) => {
+                let actions = self.core.answered(id, calls::Answer::Failed, at.now);
                 return self.act(actions, at, out);
             }
         };
@@ -549,7 +550,7 @@ impl NacreNode {
         (to, asked): (NodeId, Millis),
         stamps: Vec<Option<u64>>,
         outcome: Result<Answer, CallFault>,
-    ) -> core::Answer<ServiceKey> {
+    ) -> calls::Answer<ServiceKey> {
         if let Ok(Answer::NotNow(refusal::State::Late)) = outcome {
             // Its time wasn't over: the clock by which it was written is another one for whoever got it.
             self.process = self.process.wrapping_add(1);
@@ -567,19 +568,19 @@ impl NacreNode {
                     self.roster.heard_starting(&address(to), at.now);
                     self.review(at);
                 }
-                core::Answer::Load(loaded(&answer))
+                calls::Answer::Load(loaded(&answer))
             }
-            Ok(Answer::Taken) => core::Answer::Push(outbox::Sent::Taken(stamps)),
+            Ok(Answer::Taken) => calls::Answer::Push(outbox::Sent::Taken(stamps)),
             Ok(Answer::Verified { boot, missed, buckets }) => {
-                core::Answer::Verified { boot, missed, buckets }
+                calls::Answer::Verified { boot, missed, buckets }
             }
-            Ok(Answer::Wanted(keys)) => core::Answer::Wanted(keys),
+            Ok(Answer::Wanted(keys)) => calls::Answer::Wanted(keys),
             Ok(Answer::Heard(silences, is_new)) => {
                 silence::take(&self.registry, &silences, asked);
-                core::Answer::Heard { is_new }
+                calls::Answer::Heard { is_new }
             }
-            Ok(_) | Err(CallFault::TimedOut) => core::Answer::Failed,
-            Err(CallFault::Refused | CallFault::Closed) => core::Answer::Load(Loaded::Refused),
+            Ok(_) | Err(CallFault::TimedOut) => calls::Answer::Failed,
+            Err(CallFault::Refused | CallFault::Closed) => calls::Answer::Load(Loaded::Refused),
         }
     }
 }
@@ -876,7 +877,7 @@ impl SimNode for NacreNode {
 impl NacreNode {
     /// Notices first of all that it has stood still, whatever wakes it.
     fn wake_up(&mut self, at: Reading, out: &mut OutboxOf<Self>) {
-        if at.now.since(self.driven) > core::STILL_MS {
+        if at.now.since(self.driven) > STILL_MS {
             self.drive(at, out);
         }
     }
