@@ -17,7 +17,7 @@ use crate::{
         report,
     },
     config::{Lookup, Settings},
-    distro::{Distro, exchange::Exchange, line::Rhythm, runner::Runner},
+    distro::{Distro, core::PARTING_MS, exchange::Exchange, line::Rhythm, runner::Runner},
     model::{Registry, change::Changes},
     stack::Forwarder,
 };
@@ -194,18 +194,35 @@ pub async fn until_loaded(cluster: Cluster) {
 /// Leaves the members in order: they get what they lack and are told, so that others own what this node owned before it
 /// stops listening. Takes `patience` at most; one that takes nothing has half of it, and a quarter to be told.
 pub async fn leave(exchange: &Exchange, cluster: &Cluster, patience: Duration) {
-    if cluster.view_guard().standing != Standing::Serving {
+    let until = Instant::now() + patience;
+    let half = until - patience / 2;
+    let _ = timeout_at(half, until_compared(cluster)).await;
+    let standing = cluster.view_guard().standing;
+    if standing == Standing::Removed {
+        // What it wrote as a member it still brings to those that are, for a while.
+        let _ = timeout(patience.min(Duration::from_millis(PARTING_MS)), exchange.distro.flushed()).await;
+    }
+    if standing != Standing::Serving {
         return;
     }
-    let until = Instant::now() + patience;
     // Who hangs holds up the news neither to itself nor to the others.
-    let _ = timeout(patience / 2, exchange.distro.flushed()).await;
+    let _ = timeout_at(half, exchange.distro.flushed()).await;
     cluster.set_standing(Standing::Leaving);
     let told = timeout(patience / 4, cluster.has_told()).await;
     // What was written while they heard of it, too.
     let flushed = timeout_at(until, exchange.distro.flushed()).await;
     if told.is_err() || flushed.is_err() {
         tracing::warn!(?patience, "not all members have what this node knows: they don't answer in time");
+    }
+}
+
+/// Ready once the node doesn't compare its data with the members' any more.
+async fn until_compared(cluster: &Cluster) {
+    let mut changes = cluster.changes();
+    while cluster.view_guard().standing == Standing::Comparing {
+        if changes.changed().await.is_err() {
+            return;
+        }
     }
 }
 

@@ -65,6 +65,12 @@ impl Ticket {
         self.sent
     }
 
+    /// The same for a request that has waited before it was sent, which is no silence of the peer's.
+    #[must_use]
+    pub fn sent_at(self, sent: Instant) -> Self {
+        Self { sent, ..self }
+    }
+
     /// Whether it waits for a silent peer to the end of its time.
     #[must_use]
     pub fn is_patient(&self) -> bool {

@@ -240,7 +240,7 @@ impl Origin {
         let refusal = || {
             if self.hops > 0 { unavailable_in(State::Late, text) } else { unavailable(text) }
         };
-        (now() > self.until).then(refusal)
+        (now() >= self.until).then(refusal)
     }
 }
 
@@ -446,11 +446,6 @@ where
         M: Writes<F>,
     {
         let (members, has_deputy) = (self.members(), target.all_nacre);
-        if !target.is_nacre
-            && let Some(brought) = members.brings_first(call, &target.address)
-        {
-            brought.await;
-        }
         let listed = |address: &str| members.is_listed(address);
         let peer = self.shared.peers.get(&target.address, target.is_nacre, now(), listed);
         let (admission, patience) = {
@@ -470,7 +465,17 @@ where
                 return Attempt::Answer(unavailable(text), Outcome::Unanswering);
             }
         };
-        let underway = Underway { forwarder: self, peer: &peer, ticket: Some(ticket) };
+        let mut underway = Underway { forwarder: self, peer: &peer, ticket: Some(ticket) };
+        if !target.is_nacre
+            && let Some(brought) = members.brings_first(call, &target.address)
+        {
+            // As one of those under way to it, so that no more of them wait than may.
+            let _ = tokio::time::timeout_at(origin.until.into(), brought).await;
+            if let Some(refusal) = origin.too_late() {
+                return Attempt::Answer(refusal, Outcome::TimedOut);
+            }
+            underway.begins();
+        }
         let surely = if has_deputy { patience.saturating_sub(MARGIN) } else { self.shared.timeout };
         let surely = surely.min(origin.until.saturating_duration_since(now()));
         let process = self.shared.own.process.load(Relaxed);
@@ -668,6 +673,11 @@ where
             Err(Fault::Refused | Fault::Closed | Fault::Impossible(_)) => End::Broken,
         });
         Some(answer)
+    }
+
+    /// Nothing was sent until now.
+    fn begins(&mut self) {
+        self.ticket = self.ticket.map(|ticket| ticket.sent_at(now()));
     }
 
     fn outlasted(&mut self, now: Instant, has_deputy: bool) -> Verdict {

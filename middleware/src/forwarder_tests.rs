@@ -52,6 +52,8 @@ struct Told {
     passed_on: parking_lot::Mutex<Vec<(u64, Option<u16>)>>,
     /// A call of ours that was passed on waits for this.
     prepares: bool,
+    /// For so long, in milliseconds, a write waits until its owner of 1.x has what it lacks.
+    brings_ms: AtomicU64,
     leaves: AtomicBool,
     /// Of one more parameter.
     parameter_bytes: AtomicUsize,
@@ -69,6 +71,7 @@ impl Cluster {
             listed: parking_lot::Mutex::new(vec![OTHER, THIRD]),
             passed_on: parking_lot::Mutex::default(),
             prepares,
+            brings_ms: AtomicU64::new(0),
             leaves: AtomicBool::new(false),
             parameter_bytes: AtomicUsize::new(0),
         }))
@@ -145,7 +148,11 @@ impl Writes<Write> for Cluster {
     }
     fn brings_first(&self, _: &Call<Write>, owner: &str) -> Option<BoxFuture<'static, ()>> {
         let (cluster, owner) = (self.clone(), owner.to_owned());
-        self.0.prepares.then(|| async move { cluster.happens(format!("brought to {owner}")) }.boxed())
+        let brings = async move {
+            tokio::time::sleep(Duration::from_millis(cluster.0.brings_ms.load(Relaxed))).await;
+            cluster.happens(format!("brought to {owner}"));
+        };
+        self.0.prepares.then(|| brings.boxed())
     }
 
     fn passed_on(&self, _: &Call<Write>, came_ms: u64, answer: Option<&V1Response>) {
@@ -808,6 +815,53 @@ async fn an_owner_of_1x_is_brought_what_it_lacks_before_it_is_sent_a_write() {
         );
         assert_eq!(happened.last().unwrap(), "Outcome(Relayed)");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_waits_until_its_owner_of_1x_has_what_it_lacks() {
+    let node = Arc::new(Node::new(Cluster::preparing([legacy(OTHER)], true), |_| OK));
+    node.cluster.0.brings_ms.store(200, Relaxed);
+    let sending = tokio::spawn({
+        let node = Arc::clone(&node);
+        async move { node.send().await }
+    });
+    tokio::time::sleep(Duration::from_millis(199)).await;
+    assert!(node.wire.targets().is_empty());
+    assert_eq!(sending.await.unwrap(), (200, "ok".into()));
+    assert_eq!(node.wire.targets(), [OTHER]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_waits_for_what_its_owner_of_1x_lacks_only_as_long_as_its_sender_waits_for_it() {
+    let headers = [
+        ("user-agent", "Nacos-Server:v1.4.8"),
+        ("x-nacre-peer", "1"),
+        ("x-nacre-hops", "1"),
+        ("request-source", THIRD),
+        ("x-nacre-sent", "a.7.100"),
+    ];
+    let node = Node::new(Cluster::preparing([legacy(OTHER)], true), |_| OK);
+    node.cluster.0.brings_ms.store(500, Relaxed);
+    let start = tokio::time::Instant::now();
+    let (status, text) = node.send_with(&headers).await;
+    assert_eq!(status, 503);
+    assert!(text.contains("waited for too long"), "{text}");
+    assert!(start.elapsed() < Duration::from_millis(110), "{:?}", start.elapsed());
+    assert!(node.wire.targets().is_empty(), "its sender may have sent it elsewhere");
+    node.cluster.0.brings_ms.store(50, Relaxed);
+    assert_eq!(node.send_with(&headers).await.0, 200, "that was no failure of the owner's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_what_is_brought_to_an_owner_of_1x_that_does_not_answer() {
+    let node = Node::new(Cluster::preparing([legacy(OTHER)], true), |_| Does::Hang);
+    for _ in 0..3 {
+        assert_eq!(node.send().await.0, 503);
+    }
+    node.cluster.0.brings_ms.store(60_000, Relaxed);
+    let start = tokio::time::Instant::now();
+    let (status, text) = node.send().await;
+    assert_eq!((status, start.elapsed()), (503, Duration::ZERO), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

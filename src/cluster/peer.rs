@@ -480,11 +480,13 @@ impl Peers {
         timeout: Duration,
         max_answer: usize,
     ) -> Result<Response<Bytes>, PeerError> {
+        let sent = call.headers().get(&SENT).and_then(|sent| Sent::read(sent.as_bytes()));
         let answer = self.0.client.send(to.as_str(), call, timeout, max_answer).await?;
         let refusal = refusal(&answer);
-        if matches!(refusal, Some(PeerError::Late)) {
-            // Its clock has nothing to do any more with what members know of it.
-            self.0.process.fetch_add(1, Ordering::Relaxed);
+        if let (Some(PeerError::Late), Some(Sent { process, .. })) = (&refusal, sent) {
+            // Its clock has nothing to do any more with what members know of it. Once, however many say so.
+            let next = process.wrapping_add(1);
+            let _ = self.0.process.compare_exchange(process, next, Ordering::Relaxed, Ordering::Relaxed);
         }
         refusal.map_or(Ok(answer), Err)
     }

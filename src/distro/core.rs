@@ -37,7 +37,7 @@ const HEARTBEAT_MS: u64 = 500;
 const ASK_AGAIN_MS: u64 = 500;
 /// For so long a node that is no member any more goes on to bring the others what it wrote until then, in milliseconds; they
 /// take it for longer.
-const PARTING_MS: u64 = 5_000;
+pub const PARTING_MS: u64 = 5_000;
 /// Keys in one pull from a member of 1.x.
 const PULL_BATCH: usize = 1_000;
 
@@ -152,7 +152,11 @@ impl<D: Data> Core<D> {
         for unreached in view.unreached().filter(|address| before.peer(address).is_some_and(was_reached)) {
             let Some(line) = self.lines.get(unreached) else { continue };
             let keys: Vec<D::Key> = line.outbox.keys().cloned().collect();
-            for (address, line) in self.lines.iter_mut().filter(|(address, _)| *address != unreached) {
+            // Those of 1.x hand nothing on.
+            let is_asked = |address: &Address| {
+                address != unreached && view.peer(address).is_some_and(|peer| peer.nacre.is_some())
+            };
+            for (address, line) in self.lines.iter_mut().filter(|(address, _)| is_asked(address)) {
                 let pace = rhythm.pace(view.peer(address));
                 keys.iter().for_each(|key| line.put(key, false, now, pace));
             }
@@ -217,11 +221,10 @@ impl<D: Data> Core<D> {
         self.lines.get(peer).is_some_and(|line| line.outbox.brings(key, now))
     }
 
-    /// What waits for a peer of a key is sent as soon as nothing else is under way to it.
-    pub fn hurry(&mut self, peer: &Address, key: &D::Key, now: Millis) {
-        if let Some(line) = self.lines.get_mut(peer) {
-            line.outbox.hurry_key(key, now);
-        }
+    /// What waits for a peer of a key is sent before all else, as soon as nothing is under way to it. Tells whether that is
+    /// earlier than it would have been.
+    pub fn hurry(&mut self, peer: &Address, key: &D::Key) -> bool {
+        self.lines.get_mut(peer).is_some_and(|line| line.outbox.bring_forward(key))
     }
 
     /// Whether a member of 1.x is being asked for a key, and all that was to be brought to it was there before it was asked.

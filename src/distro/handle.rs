@@ -148,6 +148,11 @@ impl Distro {
         self.0.tenure.lock().is_long(&key.name, now)
     }
 
+    /// Whether this node has served for so many milliseconds without a break.
+    pub(super) fn has_served(&self, ms: u64) -> bool {
+        self.0.tenure.lock().has_served(ms, self.0.clock.now())
+    }
+
     /// Whether a member has been in the ring for so short a time that it can't have heard of the beats of all that live.
     pub(super) fn is_newcomer(&self, member: &Address, now: Millis) -> bool {
         self.0.tenure.lock().is_newcomer(member, now)
@@ -204,24 +209,42 @@ impl Distro {
         self.0.woken.notify_one();
     }
 
-    /// Tells the protocol what was written here.
-    pub(super) fn take_changes(&self, now: Millis) {
+    /// Tells the protocol what was written here. Tells whether that was anything: the driver has something to do then, and
+    /// finds nothing any more that would wake it.
+    pub(super) fn take_changes(&self, now: Millis) -> bool {
         let mut core = self.0.core.lock();
+        let mut any = false;
         while let Some(service) = self.0.changes.try_next_local() {
             core.changed(&service.key, now);
+            any = true;
         }
+        any
+    }
+
+    /// The same for whoever isn't the driver.
+    pub(super) fn hand_changes(&self, now: Millis) {
+        if self.take_changes(now) {
+            self.0.woken.notify_one();
+        }
+    }
+
+    /// Whether the driver has yet to tell the protocol of the cluster as it is: what follows from that isn't in any outbox.
+    pub(super) fn is_behind(&self, core: &Core<Lists>) -> bool {
+        let view = self.0.cluster.view_guard();
+        !Arc::ptr_eq(core.view(), &view) && **core.view() != **view
     }
 
     /// Ready when every member that can be reached has all that this node wrote.
     pub async fn flushed(&self) {
         loop {
             let flushed = self.0.flushed.notified();
-            self.take_changes(self.0.clock.now());
-            if self.0.core.lock().is_flushed() {
-                return;
+            self.hand_changes(self.0.clock.now());
+            {
+                let core = self.0.core.lock();
+                if !self.is_behind(&core) && core.is_flushed() {
+                    return;
+                }
             }
-            // What was taken above is news to the driver.
-            self.0.woken.notify_one();
             flushed.await;
         }
     }
@@ -229,25 +252,17 @@ impl Distro {
     /// Ready when nothing of a service is being brought to a member any more, or in half a second at most; nothing where that is so now.
     /// What waits is sent at once.
     pub fn brought(&self, to: &Address, service: &ServiceKey) -> Option<impl Future<Output = ()> + use<>> {
-        let now = self.0.clock.now();
         // What was written a moment ago may not be in the outbox yet.
-        self.take_changes(now);
-        let awaits = self.0.core.lock().awaits(to, service, now);
-        awaits.then(|| {
+        self.hand_changes(self.0.clock.now());
+        self.brings(to, service).then(|| {
             let (distro, to, service) = (self.clone(), to.clone(), service.clone());
             async move {
                 let brought = async {
                     loop {
                         let flushed = distro.0.flushed.notified();
-                        let now = distro.0.clock.now();
-                        {
-                            let mut core = distro.0.core.lock();
-                            if !core.awaits(&to, &service, now) {
-                                return;
-                            }
-                            core.hurry(&to, &service, now);
+                        if !distro.brings(&to, &service) {
+                            return;
                         }
-                        distro.0.woken.notify_one();
                         flushed.await;
                     }
                 };
@@ -255,6 +270,17 @@ impl Distro {
                 let _ = tokio::time::timeout(BROUGHT, brought).await;
             }
         })
+    }
+
+    /// Whether something of a service is being brought to a member, or may have to be; if so, before all else.
+    fn brings(&self, to: &Address, service: &ServiceKey) -> bool {
+        let now = self.0.clock.now();
+        let mut core = self.0.core.lock();
+        let brings = self.is_behind(&core) || core.awaits(to, service, now);
+        if brings && core.hurry(to, service) {
+            self.0.woken.notify_one();
+        }
+        brings
     }
 
     /// How many services wait for a member, for each of them.

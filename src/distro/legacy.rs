@@ -5,11 +5,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    convert::Infallible,
     sync::Arc,
     time::Duration,
 };
 
-use futures_util::future::join_all;
+use futures_util::{
+    future::join_all,
+    stream::{self, FuturesUnordered, StreamExt as _},
+};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +32,10 @@ use crate::{
 
 /// Time between two reports of health, and from when the node serves to the first. The reference waits for a minute at first; while this node was
 /// away, others may have called instances unhealthy that beat to it again, and data alone change no health there.
-const REPORTS: Duration = Duration::from_secs(5);
+const REPORTS_MS: u64 = 5_000;
+const REPORTS: Duration = Duration::from_millis(REPORTS_MS);
+/// Services of one member about which it is asked at once.
+const MOST_ASKED: usize = 8;
 /// Services whose health waits to be asked for; beyond it the next report asks again.
 const MOST_WAITING: usize = 100_000;
 
@@ -76,11 +83,40 @@ pub fn compare(
     Compared::Differing(differing.into_iter().collect())
 }
 
-/// Services whose health a member of 1.x sees otherwise.
+/// Services whose health members of 1.x see otherwise.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    waiting: Mutex<BTreeSet<(Address, ServiceKey)>>,
+    waiting: Mutex<BTreeMap<Address, BTreeSet<ServiceKey>>>,
     any: Notify,
+}
+
+impl Health {
+    fn put(&self, from: &Address, keys: Vec<ServiceKey>) {
+        let mut waiting = self.waiting.lock();
+        let room = MOST_WAITING.saturating_sub(waiting.values().map(BTreeSet::len).sum());
+        waiting.entry(from.clone()).or_default().extend(keys.into_iter().take(room));
+        drop(waiting);
+        self.any.notify_one();
+    }
+
+    /// Of which something waits.
+    fn members(&self) -> Vec<Address> {
+        self.waiting.lock().keys().cloned().collect()
+    }
+
+    /// What a member is asked for next.
+    fn next(&self, from: &Address) -> Option<ServiceKey> {
+        let mut waiting = self.waiting.lock();
+        let next = waiting.get_mut(from).and_then(BTreeSet::pop_first);
+        if next.is_none() {
+            waiting.remove(from);
+        }
+        next
+    }
+
+    fn forget(&self, from: &Address) {
+        self.waiting.lock().remove(from);
+    }
 }
 
 impl Distro {
@@ -120,17 +156,9 @@ impl Distro {
     pub fn compare_health(&self, source: &Address, namespace: &str, checksums: &HashMap<String, String>) {
         let view = self.0.cluster.view();
         let unlike = unlike(&self.0.lists.0, &view, source, (namespace, checksums));
-        if unlike.is_empty() {
-            return;
+        if !unlike.is_empty() {
+            self.0.health.put(source, unlike);
         }
-        let mut waiting = self.0.health.waiting.lock();
-        for key in unlike {
-            if waiting.len() < MOST_WAITING {
-                waiting.insert((source.clone(), key));
-            }
-        }
-        drop(waiting);
-        self.0.health.any.notify_one();
     }
 }
 
@@ -158,25 +186,42 @@ fn unlike(
 impl Exchange {
     /// Tells members of 1.x the health of what this node owns, and asks them for that of what they own, until `stopped`.
     pub async fn exchange_health(self, stopped: CancellationToken) {
+        tokio::select! {
+            () = stopped.cancelled() => {}
+            never = self.report_healths() => match never {},
+            never = self.pull_healths() => match never {},
+        }
+    }
+
+    async fn report_healths(&self) -> Infallible {
         let mut reports = tokio::time::interval_at(tokio::time::Instant::now() + REPORTS, REPORTS);
         reports.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // What was loaded may be another's mistake; by the second tick those that live have beaten here.
-        let mut has_served = false;
         loop {
-            let work = async {
-                tokio::select! {
-                    _ = reports.tick() => {
-                        let serves = self.distro.0.cluster.view().standing == Standing::Serving;
-                        if std::mem::replace(&mut has_served, serves) && serves {
-                            self.report_health().await;
-                        }
-                    }
-                    () = self.distro.0.health.any.notified() => self.pull_health().await,
+            reports.tick().await;
+            // What was loaded may be another's mistake; after that time those that live have beaten here.
+            if self.distro.has_served(REPORTS_MS) {
+                self.report_health().await;
+            }
+        }
+    }
+
+    /// Each member by itself: one that hangs, or has much to tell, keeps no other waiting.
+    async fn pull_healths(&self) -> Infallible {
+        let (mut pulls, mut pulled) = (FuturesUnordered::new(), BTreeSet::new());
+        loop {
+            for from in self.distro.0.health.members() {
+                if pulled.insert(from.clone()) {
+                    pulls.push(async move {
+                        self.pull_health(&from).await;
+                        from
+                    });
                 }
-            };
+            }
             tokio::select! {
-                () = stopped.cancelled() => return,
-                () = work => {}
+                () = self.distro.0.health.any.notified() => {}
+                Some(from) = pulls.next() => {
+                    pulled.remove(&from);
+                }
             }
         }
     }
@@ -210,18 +255,18 @@ impl Exchange {
         }
     }
 
-    async fn pull_health(&self) {
-        loop {
-            let next = self.distro.0.health.waiting.lock().pop_first();
-            let Some((from, key)) = next else { return };
-            match self.peers.statuses(&from, &key.namespace, &key.name).await {
-                Ok(statuses) => self.take_health(&from, &key, &statuses),
-                Err(error) => {
-                    self.distro.note_failure(&from, error.kind(), &error.to_string());
-                    self.distro.0.health.waiting.lock().retain(|(waiting, _)| *waiting != from);
-                }
+    async fn pull_health(&self, from: &Address) {
+        let health = &self.distro.0.health;
+        let waiting = stream::iter(std::iter::from_fn(|| health.next(from)));
+        let ask = async |key: ServiceKey| match self.peers.statuses(from, &key.namespace, &key.name).await {
+            Ok(statuses) => self.take_health(from, &key, &statuses),
+            Err(error) => {
+                self.distro.note_failure(from, error.kind(), &error.to_string());
+                // Its next report asks again.
+                health.forget(from);
             }
-        }
+        };
+        waiting.for_each_concurrent(MOST_ASKED, ask).await;
     }
 
     /// Those that aren't named are unhealthy, as the reference has it; unless the service has another owner by now.

@@ -51,8 +51,8 @@ pub enum Sent {
 /// What one peer lacks.
 #[derive(Debug)]
 pub struct Outbox<K> {
-    /// Those that wait, and whether the peer wants the whole of them.
-    waiting: HashMap<K, bool>,
+    waiting: HashMap<K, Waiting>,
+    /// The same by the time from which they may be sent.
     due: BTreeSet<(Millis, K)>,
     /// The highest stamp that the peer is known to have.
     confirmed: HashMap<K, u64>,
@@ -68,6 +68,17 @@ pub struct Outbox<K> {
     /// Since when all requests have failed.
     failing: Option<Millis>,
 }
+
+/// A key that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// The peer wants the whole of it.
+    whole: bool,
+    due: Millis,
+}
+
+/// When something is due that goes before all else.
+const FIRST: Millis = Millis(0);
 
 impl<K> Default for Outbox<K> {
     fn default() -> Self {
@@ -89,12 +100,12 @@ impl<K> Default for Outbox<K> {
 impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
     /// Notes that `key` changed, or that the peer wants the `whole` of it.
     pub fn put(&mut self, key: &K, whole: bool, now: Millis, pace: Pace) {
-        if let Some(wanted) = self.waiting.get_mut(key) {
-            *wanted |= whole;
+        if let Some(waiting) = self.waiting.get_mut(key) {
+            waiting.whole |= whole;
             return;
         }
         let due = self.sent.get(key).map_or(now, |sent| sent.plus(pace.merge_ms).max(now));
-        self.waiting.insert(key.clone(), whole);
+        self.waiting.insert(key.clone(), Waiting { whole, due });
         self.due.insert((due, key.clone()));
     }
 
@@ -122,16 +133,19 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
         }
     }
 
-    /// What is to be sent now, oldest first; nothing while a request is under way or a pause lasts.
+    /// What is to be sent now, oldest first; nothing while a request is under way or a pause lasts. What somebody waits for goes
+    /// alone, so that it doesn't wait for the rest to be sent and read.
     pub fn take(&mut self, now: Millis, pace: Pace) -> Option<Vec<Item<K>>> {
         if self.next().is_none_or(|next| next > now) {
             return None;
         }
         self.sent.retain(|_, sent| sent.plus(pace.merge_ms) > now);
         let mut items = Vec::new();
-        while items.len() < pace.batch && self.due.first().is_some_and(|(due, _)| *due <= now) {
+        let is_hurried = self.due.first().is_some_and(|(due, _)| *due == FIRST);
+        let until = if is_hurried { FIRST } else { now };
+        while items.len() < pace.batch && self.due.first().is_some_and(|(due, _)| *due <= until) {
             let Some((_, key)) = self.due.pop_first() else { break };
-            let whole = self.waiting.remove(&key).unwrap_or_default();
+            let whole = self.waiting.remove(&key).is_some_and(|waiting| waiting.whole);
             let newer_than = self.confirmed.get(&key).copied().filter(|_| !whole);
             self.sent.insert(key.clone(), now);
             items.push(Item { key, newer_than });
@@ -188,13 +202,14 @@ impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
         (self.failures, self.failing) = (0, None);
     }
 
-    /// The same for one key that waits to be merged with later changes.
-    pub fn hurry_key(&mut self, key: &K, now: Millis) {
-        let due = self.due.iter().find(|(due, other)| *due > now && other == key).cloned();
-        if let Some(due) = due {
-            self.due.remove(&due);
-            self.due.insert((now, due.1));
-        }
+    /// A key that waits goes before all others from now on, and isn't merged with later changes. Tells whether that is news.
+    pub fn bring_forward(&mut self, key: &K) -> bool {
+        let Some(waiting) = self.waiting.get_mut(key).filter(|waiting| waiting.due != FIRST) else {
+            return false;
+        };
+        let due = std::mem::replace(&mut waiting.due, FIRST);
+        self.due.remove(&(due, key.clone()));
+        self.due.insert((FIRST, key.clone()))
     }
 
     /// Forgets what the peer is known to have: it starts with nothing, or was not a member for a while.
@@ -387,11 +402,27 @@ mod tests {
             }
         }
         assert_eq!(keys(outbox.take(Millis(10), PACE)), [0; 0]);
-        outbox.hurry_key(&2, Millis(10));
-        outbox.hurry_key(&3, Millis(10));
+        assert_eq!([2, 2, 3].map(|key| outbox.bring_forward(&key)), [true, false, false]);
         assert_eq!(keys(outbox.take(Millis(10), PACE)), [2]);
         outbox.sent(taken(&[9]), Millis(11), PACE, 0);
         assert_eq!(keys(outbox.take(Millis(50), PACE)), [1]);
+    }
+
+    #[test]
+    fn what_somebody_waits_for_goes_alone_before_all_that_is_due() {
+        let mut outbox = Outbox::default();
+        for key in 0..5_000 {
+            outbox.put(&key, true, Millis(7), PACE);
+        }
+        assert_eq!(keys(outbox.take(Millis(8), PACE)), [0, 1, 2]);
+        assert!(outbox.bring_forward(&4_999));
+        assert_eq!(keys(outbox.take(Millis(9), PACE)), [0; 0], "one request at a time");
+        outbox.sent(Sent::Failed, Millis(9), PACE, 0);
+        outbox.hurry(Millis(10));
+        let item = |key| Item { key, newer_than: None };
+        assert_eq!(outbox.take(Millis(10), PACE), Some(vec![item(4_999)]));
+        outbox.sent(taken(&[9]), Millis(15), PACE, 0);
+        assert_eq!(keys(outbox.take(Millis(15), PACE)), [3, 4, 5], "those that failed wait again");
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Distro {
     pub(super) fn take_lists(&self, from: &Address, batch: Vec<batch::Read>, now: Millis) -> Outcome {
         let view = self.0.cluster.view();
         // What was written a moment ago may not be in the outbox yet.
-        self.take_changes(now);
+        self.hand_changes(now);
         self.take(&view, Some(from), batch, |key| self.list_for_pulled(&view, from, key), now)
     }
 
@@ -483,6 +483,36 @@ mod tests {
         shared.flushed.notify_waiters();
         brought.await;
         assert!(node.distro.brought(&node.legacy, &node.theirs).is_none());
+    }
+
+    #[tokio::test]
+    async fn what_a_write_that_is_passed_on_takes_from_the_driver_wakes_it() {
+        let node = Node::new().await;
+        let (shared, now) = (&node.distro.0, node.distro.0.clock.now());
+        let _ = shared.woken.notified().now_or_never();
+        assert!(node.distro.brought(&node.legacy, &node.theirs).is_none());
+        assert!(shared.woken.notified().now_or_never().is_none(), "nothing was written");
+        shared
+            .lists
+            .0
+            .register(node.ours.place(), &Description::new("10.9.9.7", 80, "DEFAULT"), now)
+            .unwrap();
+        assert!(node.distro.brought(&node.legacy, &node.theirs).is_none());
+        assert!(shared.woken.notified().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn while_the_driver_has_not_seen_the_cluster_nothing_is_taken_for_flushed_or_brought() {
+        let node = Node::new().await;
+        let shared = &node.distro.0;
+        shared.cluster.set_standing(Standing::Leaving);
+        assert!(node.distro.flushed().now_or_never().is_none());
+        let mut brought = pin!(node.distro.brought(&node.legacy, &node.theirs).unwrap());
+        assert!(brought.as_mut().now_or_never().is_none());
+        shared.core.lock().see(shared.cluster.view(), shared.clock.now());
+        shared.flushed.notify_waiters();
+        brought.await;
+        node.distro.flushed().await;
     }
 
     #[tokio::test]

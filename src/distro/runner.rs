@@ -42,12 +42,39 @@ struct Ended {
     answer: Answer<ServiceKey>,
 }
 
+/// The views that were told of.
+struct Seen {
+    last: Arc<View>,
+    /// By which the node owned what it owns, if it compares now.
+    served: Arc<View>,
+}
+
+impl Seen {
+    fn new(view: Arc<View>) -> Self {
+        Self { served: Arc::clone(&view), last: view }
+    }
+
+    /// By which this node owned what it did. What changes owners while it compares it hands over when it knows what happened
+    /// meanwhile.
+    fn owned_by(&self) -> &View {
+        if self.last.standing == Standing::Comparing { &self.served } else { &self.last }
+    }
+
+    fn see(&mut self, view: Arc<View>) {
+        if view.standing == Standing::Comparing && self.last.standing != Standing::Comparing {
+            self.served = std::mem::replace(&mut self.last, view);
+        } else {
+            self.last = view;
+        }
+    }
+}
+
 impl Runner {
     /// Drives until `stopped`; calls under way are then given up.
     pub async fn run(self, stopped: CancellationToken) {
         let mut calls = JoinSet::new();
         // What the cluster has become since the protocol was made is told like any other change.
-        let mut seen = Arc::clone(self.exchange.distro.0.core.lock().view());
+        let mut seen = Seen::new(Arc::clone(self.exchange.distro.0.core.lock().view()));
         let mut views = self.exchange.distro.0.cluster.changes();
         let mut next_prune = self.now().plus(PRUNE_MS);
         loop {
@@ -88,26 +115,27 @@ impl Runner {
     }
 
     /// Tells the protocol and the services of another view.
-    fn see(&self, seen: &mut Arc<View>, now: Millis) {
+    fn see(&self, seen: &mut Seen, now: Millis) {
         let view = self.exchange.distro.0.cluster.view();
-        if Arc::ptr_eq(seen, &view) {
+        if Arc::ptr_eq(&seen.last, &view) {
             return;
         }
-        if seen.standing == Standing::Removed && view.standing == Standing::Starting {
+        let before = &seen.last;
+        if before.standing == Standing::Removed && view.standing == Standing::Starting {
             // Others went on without it, and nobody kept for it what it should forget.
             self.registry().forget_ephemeral();
         }
-        if view.standing.is_loading() && !seen.standing.is_loading() {
+        if view.standing.is_loading() && !before.standing.is_loading() {
             // They are asked anew.
             *self.exchange.distro.0.rings.lock() = Arc::default();
         }
         self.exchange.distro.see(Arc::clone(&view), now);
-        let taken = take_over(self.registry(), seen, &view, now);
+        let taken = take_over(self.registry(), before, &view, now);
         self.exchange.distro.0.counts.taken_over.fetch_add(taken, Relaxed);
-        if taken > 0 && seen.ring != view.ring {
+        if taken > 0 && before.ring != view.ring {
             tracing::info!(services = taken, members = view.ring.len(), "services taken over");
         }
-        let handed_over = handed_over(self.registry(), seen, &view);
+        let handed_over = handed_over(self.registry(), seen.owned_by(), &view);
         let mut core = self.exchange.distro.0.core.lock();
         core.see(Arc::clone(&view), now);
         for peer in view.peers.iter().filter(|peer| peer.nacre.is_none()) {
@@ -115,7 +143,7 @@ impl Runner {
         }
         drop(core);
         self.exchange.distro.0.flushed.notify_waiters();
-        *seen = view;
+        seen.see(view);
     }
 
     fn perform(&self, actions: Vec<Action<Lists>>, calls: &mut JoinSet<Ended>) {

@@ -36,6 +36,8 @@ pub struct Tenure {
     since: Millis,
     /// Since when the node has its data.
     serves_since: Millis,
+    /// Since when it stands as it does.
+    stands_since: Millis,
     current: Arc<View>,
     /// When each ended, oldest first.
     former: VecDeque<(Millis, Arc<View>)>,
@@ -45,12 +47,15 @@ impl Tenure {
     /// Of a node that owns nothing yet.
     #[must_use]
     pub fn new(view: Arc<View>, now: Millis) -> Self {
-        Self { since: now, serves_since: now, current: view, former: VecDeque::new() }
+        Self { since: now, serves_since: now, stands_since: now, current: view, former: VecDeque::new() }
     }
 
     /// This view counts from now on.
     pub fn see(&mut self, view: Arc<View>, now: Millis) {
         let before = std::mem::replace(&mut self.current, view);
+        if before.standing != self.current.standing {
+            self.stands_since = now;
+        }
         if before.standing == Standing::Starting && self.current.standing != Standing::Starting {
             self.serves_since = now;
         }
@@ -70,6 +75,12 @@ impl Tenure {
     #[must_use]
     pub fn is_new(&self, now: Millis) -> bool {
         now.since(self.serves_since) <= GRACE_MS
+    }
+
+    /// Whether the node has served for so many milliseconds without a break.
+    #[must_use]
+    pub fn has_served(&self, ms: u64, now: Millis) -> bool {
+        self.current.standing == Standing::Serving && now.since(self.stands_since) >= ms
     }
 
     /// Whether a member came to the ring a moment ago, or isn't in it. What it calls silent may have beaten to others that
