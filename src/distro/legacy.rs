@@ -334,6 +334,21 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_to_be_asked_for_is_bounded_and_goes_with_a_member_that_does_not_answer() {
+        let health = Health::default();
+        let [one, other] = ["10.0.0.2:8848", "10.0.0.3:8848"].map(Address::new);
+        let keys = |from: usize| (from..from + 70_000).map(|n| ServiceKey::new("public", &format!("G@@{n}")));
+        health.put(&one, keys(0).collect());
+        health.put(&other, keys(0).collect());
+        health.put(&one, keys(0).collect());
+        let count = |from: &Address| std::iter::from_fn(|| health.next(from)).count();
+        assert_eq!(health.members(), [one.clone(), other.clone()]);
+        assert_eq!((count(&other), health.members()), (30_000, vec![one.clone()]));
+        health.forget(&one);
+        assert_eq!((count(&one), health.members()), (0, vec![]));
+    }
+
+    #[test]
     fn what_differs_is_asked_for_and_a_dispute_ends_it() {
         let (own, source) = (Address::new("10.0.0.1:8848"), Address::new("10.0.0.2:8848"));
         let peers = vec![Peer::new(source.clone(), MemberState::Up)];

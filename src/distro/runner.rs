@@ -253,3 +253,30 @@ fn is_good(answer: &Answer<ServiceKey>) -> bool {
         Answer::Load(_) | Answer::Failed => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{Mapping, MemberState, Peer};
+
+    #[test]
+    fn what_a_node_owned_before_it_compared_counts_until_it_serves_again() {
+        let own = Address::new("10.0.0.1:8848");
+        let view = |standing, members: &[&str]| {
+            let peers = members.iter().map(|address| Peer::new(Address::new(address), MemberState::Up));
+            Arc::new(View::new(own.clone(), standing, peers.collect(), Mapping::Modulo))
+        };
+        let three = ["10.0.0.2:8848", "10.0.0.3:8848"];
+        let mut seen = Seen::new(view(Standing::Starting, &three));
+        let mut owned_by = |standing, members: &[&str]| {
+            let counts = (seen.owned_by().standing, seen.owned_by().peers.len());
+            seen.see(view(standing, members));
+            counts
+        };
+        assert_eq!(owned_by(Standing::Serving, &three), (Standing::Starting, 2));
+        assert_eq!(owned_by(Standing::Comparing, &three), (Standing::Serving, 2));
+        assert_eq!(owned_by(Standing::Comparing, &three[..1]), (Standing::Serving, 2));
+        assert_eq!(owned_by(Standing::Serving, &three[..1]), (Standing::Serving, 2), "with what is fresh");
+        assert_eq!(owned_by(Standing::Serving, &three), (Standing::Serving, 1));
+    }
+}

@@ -272,6 +272,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_served_counts_from_the_last_time_that_the_node_had_to_compare() {
+        let standing = |standing| Arc::new(view_as(standing, &[]));
+        let mut tenure = Tenure::new(standing(Standing::Starting), START);
+        let mut serves = Vec::new();
+        for (after_ms, now) in [
+            (1_000, Standing::Serving),
+            (6_000, Standing::Serving),
+            (7_000, Standing::Comparing),
+            (8_000, Standing::Serving),
+            (13_000, Standing::Leaving),
+        ] {
+            serves.push(tenure.has_served(5_000, START.plus(after_ms)));
+            tenure.see(standing(now), START.plus(after_ms));
+        }
+        serves.push(tenure.has_served(5_000, START.plus(30_000)));
+        assert_eq!(serves, [false, true, true, false, true, false]);
+    }
+
+    #[test]
     fn a_member_is_a_newcomer_for_three_seconds_after_it_was_not_in_the_ring() {
         let (up, down) = (MemberState::Up, MemberState::Down);
         let with = |state| Arc::new(view(&[(2, up, Some(1)), (3, state, Some(1))]));

@@ -4,7 +4,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
-    sync::Arc,
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -24,7 +28,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::support::cluster::Cluster;
+use crate::support::{cluster::Cluster, http::Ask};
 
 const SERVICES: usize = 30;
 const KEY: &str = "com.alibaba.nacos.naming.iplist.ephemeral.public##DEFAULT_GROUP@@";
@@ -50,13 +54,48 @@ struct Legacy {
     put: Mutex<BTreeMap<String, BTreeSet<String>>>,
     /// How often it was compared with.
     compared: Mutex<usize>,
+    /// How often it was told of health.
+    told_health: Mutex<usize>,
+    /// What became of the questions for health, of whichever member.
+    asked: Arc<Mutex<Vec<Asked>>>,
+    /// It never answers those.
+    hangs: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Answered,
+    GivenUp,
+}
+
+/// A question that isn't answered until whoever asks gives it up.
+struct Unanswered<'a>(&'a Legacy);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.asked.lock().push(Asked::GivenUp);
+    }
 }
 
 impl Legacy {
     /// One that is asked at its address until the test ends.
-    async fn start(own: Address, members: Vec<Address>, ring: Vec<Address>) -> Arc<Self> {
+    async fn start(
+        own: Address,
+        members: Vec<Address>,
+        ring: Vec<Address>,
+        asked: Arc<Mutex<Vec<Asked>>>,
+    ) -> Arc<Self> {
         let listener = TcpListener::bind(own.as_str()).await.unwrap();
-        let legacy = Arc::new(Self { own, members, ring, put: Mutex::default(), compared: Mutex::default() });
+        let legacy = Arc::new(Self {
+            own,
+            members,
+            ring,
+            put: Mutex::default(),
+            compared: Mutex::default(),
+            told_health: Mutex::default(),
+            asked,
+            hangs: AtomicBool::new(false),
+        });
         let shared = Arc::clone(&legacy);
         tokio::spawn(async move {
             loop {
@@ -85,6 +124,18 @@ impl Legacy {
             (&Method::PUT, "/nacos/v1/ns/distro/checksum") => {
                 *self.compared.lock() += 1;
                 json!("ok")
+            }
+            (&Method::POST, "/nacos/v1/ns/service/status") => {
+                *self.told_health.lock() += 1;
+                json!("ok")
+            }
+            (&Method::GET, "/nacos/v1/ns/instance/statuses") => {
+                if self.hangs.load(Relaxed) {
+                    let _unanswered = Unanswered(self);
+                    pending::<()>().await;
+                }
+                self.asked.lock().push(Asked::Answered);
+                json!({"ips": ["10.0.0.1:80_false"]})
             }
             _ => json!("ok"),
         };
@@ -135,7 +186,9 @@ async fn started(known: bool) -> (Cluster, [Arc<Legacy>; 2], Vec<Address>) {
     let (own, theirs) = (all[0].clone(), [all[1].clone(), all[2].clone()]);
     all.sort();
     let ring: Vec<Address> = all.iter().filter(|member| known || **member != own).cloned().collect();
-    let [one, other] = theirs.map(|address| Legacy::start(address, all.clone(), ring.clone()));
+    let asked = Arc::default();
+    let [one, other] =
+        theirs.map(|address| Legacy::start(address, all.clone(), ring.clone(), Arc::clone(&asked)));
     let legacy = [one.await, other.await];
     cluster.start(0).await;
     cluster.ready(0).await;
@@ -184,4 +237,32 @@ async fn a_node_that_nobody_missed_sends_nobody_what_others_own() {
         let put = legacy.put.lock();
         assert!(put.keys().all(|service| *owner(&ring, service) == own), "{put:?}");
     }
+}
+
+#[tokio::test]
+async fn a_member_that_says_nothing_of_health_keeps_the_other_s_from_nobody() {
+    let (cluster, legacy, ring) = started(true).await;
+    // Those that are asked in turn are asked in the order of their addresses.
+    let (mute, other) = (&legacy[0], &legacy[1]);
+    assert!(mute.own < other.own);
+    mute.hangs.store(true, Relaxed);
+    for legacy in [mute, other] {
+        let theirs = (0..SERVICES).map(name).filter(|service| *owner(&ring, service) == legacy.own);
+        let unlike: serde_json::Map<_, _> =
+            theirs.map(|service| (format!("DEFAULT_GROUP@@{service}"), json!("unlike"))).collect();
+        let statuses = json!({"namespaceId": "public", "serviceName2Checksum": unlike}).to_string();
+        let body = json!({"clientIP": legacy.own.as_str(), "statuses": statuses}).to_string();
+        let ask = Ask::new("POST", "/nacos/v1/ns/service/status").with(&[], body);
+        assert_eq!(cluster.http.ask(cluster.at(0), ask).await.unwrap().text(), "ok");
+    }
+    let service = (0..SERVICES).map(name).find(|service| *owner(&ring, service) == other.own).unwrap();
+    let unhealthy = async || {
+        let path =
+            format!("/v1/ns/catalog/instances?serviceName={service}&clusterName=DEFAULT&pageSize=9&pageNo=1");
+        cluster.ok(0, "GET", &path).await.json()["list"][0]["healthy"] == json!(false)
+    };
+    cluster.until("it has the health of the other's", COMPARED, unhealthy).await;
+    assert_eq!(mute.asked.lock()[0], Asked::Answered, "while the question to the one that hangs was open");
+    let told = async || legacy.iter().all(|legacy| *legacy.told_health.lock() > 0);
+    cluster.until("both are told of health", COMPARED, told).await;
 }
