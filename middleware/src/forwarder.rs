@@ -20,29 +20,33 @@
 //!
 //! Writes name what they change, so that it makes no difference whether one is done twice.
 
+mod underway;
+mod words;
+
 use std::{
     convert::Infallible,
-    future::poll_fn,
-    pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
 use tokio::sync::Notify;
 use tower_service::Service;
 
 use crate::{
     Call, V1Response,
-    breaker::{Admission, Bounds, End, Ticket, Turn, Verdict},
-    distro_filter::{Owner, Ownership, Target},
+    breaker::{Admission, Bounds, Turn},
+    distro_filter::{Owner, Target},
     lateness::Sent,
-    outgoing::{self, MOST_LINE_BYTES, Outgoing, Own, Parameters, TooLong},
+    outgoing::{self, MOST_LINE_BYTES, Outgoing, Own, TooLong},
     peers::{Peer, Peers},
     refusal::{State, refusal, unavailable, unavailable_in},
 };
+
+use self::underway::{Underway, call_ready};
+pub use self::words::{Fault, Members, Note, Outcome, StandIn, Writes};
 
 /// How often an open Nacre peer is asked whether it answers again.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -52,154 +56,6 @@ const PROBE_PATH: &str = "/livez";
 const MARGIN: Duration = Duration::from_millis(5);
 /// To the owner, and to the next one.
 const MOST_SENDS: usize = 2;
-
-/// Why a request to a peer has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Nobody is there.
-    Refused,
-    /// The connection ended before the first byte of an answer. A client that keeps connections must have tried a new one.
-    Closed,
-    /// No answer in time.
-    TimedOut,
-    /// What came isn't a whole answer, or is too large; how, for people.
-    Broken(String),
-    /// This host can't send it, which says nothing of the peer; why, for people.
-    Impossible(String),
-}
-
-/// Knows the cluster, and takes note of what becomes of requests to its members.
-pub trait Members: Clone + Send + Sync + 'static {
-    /// Whether this is the address of a member.
-    fn is_listed(&self, address: &str) -> bool;
-
-    /// A member takes no connections: it is gone, and owns nothing from now on.
-    fn refused(&self, address: &str);
-
-    /// A Nacre member answers that it serves nobody at the moment: it is starting, or removed, and owns nothing.
-    fn serves_nobody(&self, address: &str);
-
-    /// A member answers; told once a second at most.
-    fn answers(&self, address: &str);
-
-    /// This node's monotonic clock, in milliseconds.
-    fn now_ms(&self) -> u64;
-
-    /// What happened, for logs and metrics.
-    fn note(&self, note: Note<'_>);
-}
-
-/// Knows the writes that are passed on.
-pub trait Writes<F>: Ownership<F> + Parameters<F> {
-    /// Whether the caller is believed what `X-Forwarded-For` says.
-    fn is_believed(&self, call: &Call<F>) -> bool;
-
-    /// What must be done before a write of our own that a Nacre peer has passed on, if anything.
-    ///
-    /// The peer may know what this node doesn't yet: a beat for an instance that is unknown here waits for its datum.
-    fn prepare(&self, call: &Call<F>) -> Option<BoxFuture<'static, ()>>;
-
-    /// What must be done before a write is sent to an `owner` of 1.x, if anything; it ends soon.
-    ///
-    /// Such a one takes what comes later for newer: what is to be brought to it of the service comes first, or it would undo the write.
-    fn brings_first(&self, call: &Call<F>, owner: &str) -> Option<BoxFuture<'static, ()>>;
-
-    /// Called with the answer to a write that came at `came_ms` of [`Members::now_ms`] and isn't done here; with nothing where
-    /// its sender gave it up before there was one.
-    ///
-    /// That it came says something, unless the owner says otherwise: who sends a beat lives, whether or not the owner gets to
-    /// hear of it.
-    fn passed_on(&self, call: &Call<F>, came_ms: u64, answer: Option<&V1Response>);
-
-    /// Called before this node does a write that is another's; what it gives is run when it has been done well.
-    fn stand_in(&self, call: &Call<F>, why: StandIn) -> Option<Box<dyn FnOnce() + Send>>;
-}
-
-/// Why this node does a write that is another's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StandIn {
-    /// The owner doesn't answer, or sent it here; all members are Nacre and merge what both do.
-    Deputy,
-    /// Two members disagree about the owner, and some member is 1.x: it must be pushed to all, whoever owns it.
-    Disagreement,
-}
-
-/// What became of a write that was another's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The owner's answer went back.
-    Relayed,
-    /// This node stood in for an owner that doesn't answer.
-    Deputy,
-    /// The owner was gone, and this node is the next.
-    Moved,
-    /// The members disagree; done here.
-    Settled,
-    /// The members disagree; 503.
-    Disagreed,
-    /// No answer in time; 503.
-    TimedOut,
-    /// The owner is known not to answer; 503.
-    Unanswering,
-    /// As many as may were under way; 503.
-    Full,
-    /// Neither the owner nor the next one took it, or there is none; 503.
-    Unreachable,
-    /// It doesn't fit into a request to a 1.x member; 413.
-    TooLarge,
-}
-
-impl Outcome {
-    /// All.
-    pub const ALL: [Self; 10] = [
-        Self::Relayed,
-        Self::Deputy,
-        Self::Moved,
-        Self::Settled,
-        Self::Disagreed,
-        Self::TimedOut,
-        Self::Unanswering,
-        Self::Full,
-        Self::Unreachable,
-        Self::TooLarge,
-    ];
-
-    /// As a label of metrics.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Relayed => "relayed",
-            Self::Deputy => "deputy",
-            Self::Moved => "moved",
-            Self::Settled => "settled",
-            Self::Disagreed => "disagreed",
-            Self::TimedOut => "timed_out",
-            Self::Unanswering => "unanswering",
-            Self::Full => "full",
-            Self::Unreachable => "unreachable",
-            Self::TooLarge => "too_large",
-        }
-    }
-}
-
-/// Something that happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Note<'a> {
-    /// To a write.
-    Outcome(Outcome),
-    /// This peer's breaker opened: it counts as slow.
-    Opened(&'a str),
-    /// This peer answers again.
-    Closed(&'a str),
-    /// This peer isn't the owner as it sees things.
-    Disagrees(&'a str),
-    /// What answers in this peer's place, or the peer, sends this node elsewhere.
-    Redirects(&'a str, StatusCode),
-    /// A request couldn't be sent to this peer, for a reason that is one of few.
-    Failed(&'a str, &'a str),
-    /// The answer of this peer can't be used, for a reason that is one of few; the write may have been done.
-    Spoilt(&'a str, &'a str),
-}
 
 /// Sends writes to peers; clones share connections and breakers.
 #[derive(Debug)]
@@ -618,100 +474,6 @@ impl<M: Writes<F>, F> Drop for Came<'_, M, F> {
             self.members.passed_on(self.call, self.at_ms, None);
         }
     }
-}
-
-/// A request under way; whoever drops it before its end has abandoned it.
-struct Underway<'a, M, C>
-where
-    M: Members,
-    C: Service<Outgoing, Response = Response<Bytes>, Error = Fault> + Clone,
-{
-    forwarder: &'a Forwarder<M, C>,
-    peer: &'a Peer,
-    ticket: Option<Ticket>,
-}
-
-impl<M, C> Underway<'_, M, C>
-where
-    M: Members,
-    C: Service<Outgoing, Response = Response<Bytes>, Error = Fault> + Clone,
-{
-    /// The peer's answer; nothing where the request was taken from it.
-    async fn answer(
-        mut self,
-        outgoing: Outgoing,
-        patience: Duration,
-        has_deputy: bool,
-    ) -> Option<Result<Response<Bytes>, Fault>> {
-        let mut answering = pin!(call_ready(self.forwarder.shared.client.clone(), outgoing));
-        let start = tokio::time::Instant::now();
-        let deadline = start + self.forwarder.shared.timeout;
-        let mut next_look = pin!(tokio::time::sleep_until(deadline.min(start + patience)));
-        let answer = loop {
-            tokio::select! {
-                biased;
-                answer = answering.as_mut() => break answer,
-                () = next_look.as_mut() => {}
-            }
-            let now = tokio::time::Instant::now();
-            if now >= deadline {
-                break Err(Fault::TimedOut);
-            }
-            match self.outlasted(now.into_std(), has_deputy) {
-                Verdict::Wait => next_look.as_mut().reset(deadline),
-                Verdict::LookAgain => next_look.as_mut().reset(deadline.min(now + patience)),
-                Verdict::Recall => {
-                    self.end(End::Recalled);
-                    return None;
-                }
-            }
-        };
-        self.end(match &answer {
-            Ok(_) => End::Answered,
-            Err(Fault::TimedOut) => End::TimedOut,
-            Err(Fault::Broken(_)) => End::Spoilt,
-            Err(Fault::Refused | Fault::Closed | Fault::Impossible(_)) => End::Broken,
-        });
-        Some(answer)
-    }
-
-    /// Nothing was sent until now.
-    fn begins(&mut self) {
-        self.ticket = self.ticket.map(|ticket| ticket.sent_at(now()));
-    }
-
-    fn outlasted(&mut self, now: Instant, has_deputy: bool) -> Verdict {
-        match &mut self.ticket {
-            Some(ticket) => self.peer.breaker.lock().outlasted(now, ticket, has_deputy),
-            None => Verdict::Wait,
-        }
-    }
-
-    fn end(&mut self, end: End) {
-        if let Some(ticket) = self.ticket.take() {
-            let turn = self.peer.breaker.lock().ended(now(), ticket, end);
-            self.forwarder.turned(self.peer, turn);
-        }
-    }
-}
-
-impl<M, C> Drop for Underway<'_, M, C>
-where
-    M: Members,
-    C: Service<Outgoing, Response = Response<Bytes>, Error = Fault> + Clone,
-{
-    fn drop(&mut self) {
-        self.end(End::Abandoned);
-    }
-}
-
-/// Waits until the client takes a request, then sends it.
-async fn call_ready<C>(mut client: C, outgoing: Outgoing) -> Result<Response<Bytes>, Fault>
-where
-    C: Service<Outgoing, Response = Response<Bytes>, Error = Fault>,
-{
-    poll_fn(|cx| client.poll_ready(cx)).await?;
-    client.call(outgoing).await
 }
 
 /// Does a write here.

@@ -7,15 +7,16 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use futures_util::future::FutureExt as _;
+use futures_util::future::{BoxFuture, FutureExt as _};
 use http::HeaderValue;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use super::*;
 use crate::{
     Facts, V1Body,
-    distro_filter::{DistroFilterLayer, Standstill},
+    distro_filter::{DistroFilterLayer, Ownership, Standstill},
     forward::ForwardLayer,
+    outgoing::Parameters,
 };
 
 const BOUNDS: Bounds =

@@ -9,6 +9,8 @@
 //! A clock that stood still, as that of a virtual machine which was paused, is another clock afterwards; so the least
 //! difference is one of the last minutes in which the sender was heard.
 //!
+//! The other way round, a difference that falls by much is no request that came quicker: the own clock has stood still.
+//!
 //! Pure. A sender whose process is new starts anew, and its first request is never late; what then still comes from the one
 //! before always is. A sender that is told so before its time is over knows that its clock stood still, and may take another
 //! number for its process.
@@ -21,6 +23,8 @@ const DRIFT: u64 = 1_000;
 const WINDOW_MS: u64 = 60_000;
 /// The same as a number of requests: what a link held back comes in a burst, and says nothing of clocks.
 const WINDOW_REQUESTS: u32 = 16;
+/// By so much the least difference falls, in milliseconds, when the own clock has stood still.
+const STOOD_MS: i128 = 2_000;
 /// Former processes of a sender that are remembered: one that is started several times in a moment leaves requests of each on
 /// the way.
 const FORMER: usize = 4;
@@ -62,6 +66,8 @@ impl fmt::Display for Sent {
 #[derive(Debug, Default)]
 pub struct Lateness {
     senders: HashMap<Arc<str>, Sender>,
+    /// The own clock has stood still since that was asked last.
+    stood: bool,
 }
 
 /// How far two clocks were apart when a request came, its way included.
@@ -95,19 +101,27 @@ struct Sender {
     coming: Difference,
     began_ms: u64,
     requests: u32,
+    /// Requests in all windows.
+    heard: u32,
     last_ms: u64,
 }
 
 impl Sender {
     fn new(process: u64, former: [Option<u64>; FORMER], seen: Difference) -> Self {
         let (began_ms, last_ms) = (seen.at_ms, seen.at_ms);
-        Self { process, former, least: seen, coming: seen, began_ms, requests: 0, last_ms }
+        Self { process, former, least: seen, coming: seen, began_ms, requests: 0, heard: 0, last_ms }
+    }
+
+    /// Whether so small a difference, after all that were seen, can't come from a shorter way.
+    fn shows_standstill(&self, seen: Difference) -> bool {
+        self.heard >= WINDOW_REQUESTS && self.least.drifted(seen.at_ms) - seen.ms > STOOD_MS
     }
 
     /// How many milliseconds more than the clocks' own difference this one is, which is remembered.
     fn above(&mut self, seen: Difference) -> i128 {
         let now_ms = seen.at_ms;
         (self.requests, self.last_ms) = (self.requests.saturating_add(1), now_ms);
+        self.heard = self.heard.saturating_add(1);
         if self.requests > WINDOW_REQUESTS && now_ms.saturating_sub(self.began_ms) > WINDOW_MS {
             (self.least, self.coming, self.began_ms, self.requests) = (self.coming, seen, now_ms, 0);
         }
@@ -126,7 +140,10 @@ impl Lateness {
     pub fn waited_ms(&mut self, sender: &str, sent: Sent, now_ms: u64) -> u64 {
         let seen = Difference::of(sent, now_ms);
         match self.senders.get_mut(sender) {
-            Some(known) if known.process == sent.process => u64::try_from(known.above(seen)).unwrap_or(0),
+            Some(known) if known.process == sent.process => {
+                self.stood |= known.shows_standstill(seen);
+                u64::try_from(known.above(seen)).unwrap_or(0)
+            }
             Some(known) if known.former.contains(&Some(sent.process)) => u64::MAX,
             known => {
                 let former = known.map_or([None; FORMER], |known| {
@@ -145,6 +162,12 @@ impl Lateness {
     /// on the own monotonic clock; nothing where it comes too late.
     pub fn left_ms(&mut self, sender: &str, sent: Sent, now_ms: u64) -> Option<u64> {
         sent.patience_ms.checked_sub(self.waited_ms(sender, sent, now_ms))
+    }
+
+    /// Whether the own clock has stood still since this was asked last, as far as those of senders show it. A link on which
+    /// all took long until now looks the same.
+    pub fn take_standstill(&mut self) -> bool {
+        std::mem::take(&mut self.stood)
     }
 
     fn remember(&mut self, name: &str, sender: Sender) {
@@ -239,6 +262,22 @@ mod tests {
             (701..1_000).map(|second| waited(second * 1_000, second * 1_000 + 30_000)).collect();
         assert!(late[..60].iter().all(|waited| *waited > 29_000), "{late:?}");
         assert!(late[150..].iter().all(|waited| *waited == 0), "{late:?}");
+    }
+
+    #[test]
+    fn an_own_clock_that_stood_still_shows_by_those_of_senders() {
+        let mut lateness = Lateness::default();
+        let mut stood = |sent_at: u64, received: u64| {
+            lateness.waited_ms(SENDER, sent(1, sent_at), received);
+            lateness.take_standstill()
+        };
+        assert!(!stood(1_000, 1_000) && !stood(8_000, 3_000), "after few requests it may have been the way");
+        for second in 10..30 {
+            assert!(!stood(second * 1_000 + 5_000, second * 1_000 + second % 3 * 900), "{second}");
+        }
+        assert!(!stood(36_900, 30_000), "by 1.9 s");
+        assert!(stood(80_000, 31_000));
+        assert!(!stood(81_000, 32_000), "told once");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub enum Action<D: Data> {
         /// Every listed member is Nacre, has answered, and had its data for long: no beat that came to any is unknown here.
         by_all: bool,
     },
-    /// Find this out, and give what comes out to [`Core::compared`] before anything else.
+    /// Find this out, and give what comes out to [`Core::compared`](super::core::Core::compared) before anything else.
     Compare(Comparison),
     /// The data of the others are here.
     Ready {
@@ -44,7 +44,7 @@ pub enum Action<D: Data> {
     },
     /// The node wasn't driven for this long.
     StoodStill {
-        /// Milliseconds.
+        /// Milliseconds on its own clock.
         ms: u64,
     },
     /// The same while it loaded: what peers have told of the ring is old.

@@ -53,6 +53,8 @@ pub struct Core<D: Data> {
     /// Until when the others are brought what this node wrote while it was a member; nothing while it is one.
     parts_until: Option<Millis>,
     driven: Option<Millis>,
+    /// The clock stood still since the protocol was driven.
+    clock_stood: bool,
     /// When it was noticed last that the node stood still.
     stood_still_until: Option<Millis>,
     calls: BTreeMap<u64, (Address, UnderWay<D::Key>)>,
@@ -72,6 +74,7 @@ impl<D: Data> Core<D> {
             next_round: now.plus(rhythm.verify_ms),
             parts_until: None,
             driven: None,
+            clock_stood: false,
             stood_still_until: None,
             calls: BTreeMap::new(),
             last_id: 0,
@@ -279,12 +282,18 @@ impl<D: Data> Core<D> {
         reached.all(|peer| self.lines.get(&peer.address).is_none_or(|line| line.outbox.is_empty()))
     }
 
+    /// The node stood still, and its clock doesn't show it, as that of a machine that was paused.
+    pub fn clock_stood(&mut self) {
+        self.clock_stood = true;
+    }
+
     /// What is to be done at `now`.
     pub fn poll(&mut self, now: Millis) -> Vec<Action<D>> {
         let mut actions = Vec::new();
         let before = self.driven.replace(now);
         let still_ms = before.map_or(0, |before| now.since(before));
-        if still_ms > STILL_MS && !self.view.peers.is_empty() && !mutant::is(Mutant::StandstillUnnoticed) {
+        let stood_still = std::mem::take(&mut self.clock_stood) || still_ms > STILL_MS;
+        if stood_still && !self.view.peers.is_empty() && !mutant::is(Mutant::StandstillUnnoticed) {
             self.stood_still_until = Some(now);
             match self.view.standing {
                 Standing::Serving => {

@@ -476,6 +476,15 @@ fn a_node_that_ran_while_it_was_no_member_serves_when_it_has_loaded() {
 }
 
 #[test]
+fn a_node_whose_clock_stood_still_compares_as_well() {
+    let (mut core, data) = (serving(vec![nacre(2, MemberState::Up)]), Numbers::default());
+    assert_eq!(said(&poll(&mut core, &data, Millis(1_100))), [""; 0]);
+    core.clock_stood();
+    assert_eq!(said(&poll(&mut core, &data, Millis(1_200))), ["still 100"]);
+    assert_eq!(said(&poll(&mut core, &data, Millis(1_300))), [""; 0], "once");
+}
+
+#[test]
 fn a_node_that_stood_still_while_it_was_no_member_compares_for_a_second_too() {
     let data = Numbers::default();
     let peers = vec![nacre(2, MemberState::Up)];

@@ -315,6 +315,13 @@ impl Distro {
         }
     }
 
+    /// The clock has stood still, so the beats that are known here are older than they look, and refute nothing that others say.
+    pub(super) fn doubt_beats(&self) {
+        self.0.lists.0.for_each(|service| {
+            service.state().ephemeral.iter().for_each(|instance| instance.set_renewed());
+        });
+    }
+
     /// When a request of `source` was written, from whose clock `sent` is: ages in it count from then. A link may hold
     /// requests back for as long as it likes, and what has gone meanwhile would look alive. Nothing where that was so long ago
     /// that nobody waits for an answer: the sender's clock stood still, or it is gone.
@@ -322,7 +329,13 @@ impl Distro {
     pub fn written_at(&self, source: Option<&Address>, sent: Option<Sent>) -> Option<Reading> {
         let at = self.0.clock.reading();
         let (Some(source), Some(sent)) = (source, sent) else { return Some(at) };
-        let waited_ms = self.0.lateness.lock().waited_ms(source.as_str(), sent, at.now.0);
+        let (waited_ms, stood) = {
+            let mut lateness = self.0.lateness.lock();
+            (lateness.waited_ms(source.as_str(), sent, at.now.0), lateness.take_standstill())
+        };
+        if stood {
+            self.doubt_beats();
+        }
         (waited_ms <= LONGEST_WAY_MS).then(|| at.earlier(waited_ms))
     }
 

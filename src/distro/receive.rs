@@ -502,6 +502,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn beats_from_before_the_clock_stood_still_refute_nothing() {
+        let node = Node::new().await;
+        let (member, now_ms) = (Address::new(OTHER), node.distro.0.clock.now().0);
+        let hear = |at_ms| {
+            let sent = nacre_middleware::lateness::Sent { process: 1, at_ms, patience_ms: 2_000 };
+            assert!(node.distro.written_at(Some(&member), Some(sent)).is_some());
+            let state = node.distro.0.lists.0.get(node.ours.place()).unwrap().state();
+            state.ephemeral.iter().all(|instance| instance.is_renewed())
+        };
+        for _ in 0..20 {
+            assert!(!hear(now_ms));
+        }
+        assert!(hear(now_ms + 40_000), "so much has passed for the other");
+    }
+
+    #[tokio::test]
     async fn while_the_driver_has_not_seen_the_cluster_nothing_is_taken_for_flushed_or_brought() {
         let node = Node::new().await;
         let shared = &node.distro.0;

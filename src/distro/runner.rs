@@ -77,9 +77,16 @@ impl Runner {
         let mut seen = Seen::new(Arc::clone(self.exchange.distro.0.core.lock().view()));
         let mut views = self.exchange.distro.0.cluster.changes();
         let mut next_prune = self.now().plus(PRUNE_MS);
+        let (process, mut known) = (self.exchange.peers.process(), None);
         loop {
             let now = self.now();
             self.see(&mut seen, now);
+            let number = process.load(Relaxed);
+            if known.replace(number).is_some_and(|known| known != number) {
+                // Members say that what it sent in time came late.
+                self.exchange.distro.doubt_beats();
+                self.exchange.distro.0.core.lock().clock_stood();
+            }
             self.exchange.distro.take_changes(now);
             let actions = self.exchange.distro.0.core.lock().poll(now);
             self.perform(actions, &mut calls);
