@@ -298,7 +298,7 @@ impl Patch {
             instance.set_metadata(metadata.clone());
         }
         if let Some(app) = &self.app {
-            instance.app = Some(app.clone());
+            instance.set_app(app);
         }
         instance.weight = self.weight.map_or(instance.weight, stored_weight);
         instance.enabled = self.enabled.unwrap_or(instance.enabled);

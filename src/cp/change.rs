@@ -148,7 +148,7 @@ impl KeptInstance {
             enabled: instance.enabled,
             healthy: instance.healthy(),
             metadata: instance.metadata.clone(),
-            app: instance.app.as_deref().map(Into::into),
+            app: instance.app().map(Into::into),
             id: match &instance.id {
                 InstanceId::Given(id) => Some(id.to_string()),
                 InstanceId::Simple | InstanceId::Missing => None,
@@ -214,7 +214,7 @@ mod tests {
         };
         assert_eq!(key, ServiceKey::new("public", "G@@s"));
         assert_eq!(read.describe(), "10.0.0.1:80:unknown:A_2.5_false_false_A");
-        assert_eq!((read.metadata.json(), read.app.as_deref()), (r#"{"a":"1"}"#, Some("shop")));
+        assert_eq!((read.metadata.json(), read.app()), (r#"{"a":"1"}"#, Some("shop")));
         assert_eq!(read.id, InstanceId::Given("7".into()));
         assert!(!read.ephemeral);
     }

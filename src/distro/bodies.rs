@@ -98,7 +98,7 @@ fn bytes_of(entry: &Shown<'_>, dialect: Dialect, name_bytes: usize) -> usize {
             let metadata = instance.metadata.json();
             // What makes the id stands beside the metadata once more; to read how long that is would cost more than it is worth.
             let times = if metadata.contains(KEY_ID_GENERATOR) { 2 } else { 1 };
-            id + times * metadata.len() + instance.app.as_ref().map_or(0, json::length)
+            id + times * metadata.len() + instance.app().as_ref().map_or(0, json::length)
         }
         Shown::Gone(_) if dialect == Dialect::Legacy => return 0,
         Shown::Gone(_) => 0,

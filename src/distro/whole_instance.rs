@@ -75,7 +75,7 @@ impl<'a> WholeInstance<'a> {
             metadata,
             last_beat: Some(at.wall_ms_of(instance.last_beat())),
             marked: instance.marked,
-            app: instance.app.as_deref().unwrap_or(DEFAULT_APP),
+            app: instance.app().unwrap_or(DEFAULT_APP),
             instance_heart_beat_interval: instance.beat_interval_ms(),
             instance_heart_beat_time_out: instance.unhealthy_after_ms,
             ip_delete_timeout: instance.delete_after_ms,

@@ -137,7 +137,7 @@ fn push_record(out: &mut Vec<u8>, instance: &Instance, healthy: bool) {
         InstanceId::Given(id) => id,
     };
     // No app and the one that the wire shows for it are the same.
-    let app = instance.app.as_deref().unwrap_or(DEFAULT_APP);
+    let app = instance.app().unwrap_or(DEFAULT_APP);
     let given = matches!(instance.id, InstanceId::Given(_));
     for text in [instance.ip(), instance.cluster(), instance.metadata.json(), app, id] {
         out.extend_from_slice(text.as_bytes());

@@ -75,8 +75,8 @@ pub struct Instance {
     pub metadata: Metadata,
     /// The id that lists show.
     pub id: InstanceId,
-    /// Name of the application; kept, shown by the catalog only.
-    pub app: Option<Box<str>>,
+    /// See [`Instance::app`]. So rare that it gets an allocation more, and all others eight bytes less.
+    app: Option<Box<Box<str>>>,
     /// Silence after which it is unhealthy, in milliseconds.
     pub unhealthy_after_ms: u64,
     /// Silence after which it is removed, in milliseconds.
@@ -221,7 +221,7 @@ impl Instance {
             own_beat_interval: times.own_beat_interval,
             metadata,
             id,
-            app: app.map(Into::into),
+            app: app.map(|app| Box::new(app.into())),
             written: 0,
             mark: AtomicU64::new(Mark { stamp: 0, healthy }.packed()),
             heard: AtomicU64::new(Heard::at(now).packed()),
@@ -251,6 +251,12 @@ impl Instance {
     #[must_use]
     pub fn cluster(&self) -> &str {
         &self.place[self.ip_end as usize..]
+    }
+
+    /// Name of the application; kept, shown by the catalog only.
+    #[must_use]
+    pub fn app(&self) -> Option<&str> {
+        self.app.as_deref().map(|app| &**app)
     }
 
     /// Health as beats and checks have it, without protection.
@@ -446,7 +452,7 @@ impl Instance {
             healthy: self.healthy(),
             ephemeral: self.ephemeral,
             metadata: self.metadata.clone(),
-            app: self.app.as_deref(),
+            app: self.app(),
         }
     }
 
@@ -473,6 +479,11 @@ impl Instance {
             heard: AtomicU64::new(Heard::at(self.last_beat()).packed()),
             silence: AtomicU8::new(0),
         }
+    }
+
+    /// Gives it another name of its application.
+    pub fn set_app(&mut self, app: &str) {
+        self.app = Some(Box::new(app.into()));
     }
 
     /// Puts `metadata` in the place of what was there, the time-outs that it carries included.
