@@ -214,6 +214,9 @@ pub async fn leave(exchange: &Exchange, cluster: &Cluster, patience: Duration) {
     if told.is_err() || flushed.is_err() {
         tracing::warn!(?patience, "not all members have what this node knows: they don't answer in time");
     }
+    for (member, services) in exchange.distro.waiting().into_iter().filter(|(_, services)| *services > 0) {
+        tracing::warn!(%member, services, "what was written here goes to others alone, if to anybody: this member isn't there");
+    }
 }
 
 /// Ready once the node doesn't compare its data with the members' any more.

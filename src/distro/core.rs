@@ -15,7 +15,7 @@ use super::{
     data::Data,
     line::{Line, Rhythm},
     load::{LEAST_COMPARING_MS, Load, Loaded},
-    outbox::Sent,
+    outbox::{Pace, Sent},
     questions::{Questions, SettledQuestion},
 };
 use crate::{
@@ -180,6 +180,17 @@ impl<D: Data> Core<D> {
     /// A peer lacks something of these keys: they are sent to it whole.
     pub fn lacks(&mut self, peer: &Address, keys: impl IntoIterator<Item = D::Key>, now: Millis) {
         let pace = self.rhythm.pace(self.view.peer(peer));
+        self.put_whole(peer, keys, now, pace);
+    }
+
+    /// The same at once, however short a time ago they were sent to it: it may own them now, and would take what comes after
+    /// the first writes of others for newer than those.
+    pub fn hand_over(&mut self, peer: &Address, keys: impl IntoIterator<Item = D::Key>, now: Millis) {
+        let pace = self.rhythm.pace(self.view.peer(peer));
+        self.put_whole(peer, keys, now, Pace { merge_ms: 0, ..pace });
+    }
+
+    fn put_whole(&mut self, peer: &Address, keys: impl IntoIterator<Item = D::Key>, now: Millis, pace: Pace) {
         if let Some(line) = self.lines.get_mut(peer) {
             for key in keys {
                 line.put(&key, true, now, pace);

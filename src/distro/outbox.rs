@@ -100,12 +100,18 @@ impl<K> Default for Outbox<K> {
 impl<K: Clone + Ord + std::hash::Hash> Outbox<K> {
     /// Notes that `key` changed, or that the peer wants the `whole` of it.
     pub fn put(&mut self, key: &K, whole: bool, now: Millis, pace: Pace) {
+        let mut due = self.sent.get(key).map_or(now, |sent| sent.plus(pace.merge_ms).max(now));
         if let Some(waiting) = self.waiting.get_mut(key) {
             waiting.whole |= whole;
-            return;
+            if waiting.due <= due {
+                return;
+            }
+            std::mem::swap(&mut waiting.due, &mut due);
+            self.due.remove(&(due, key.clone()));
+            due = waiting.due;
+        } else {
+            self.waiting.insert(key.clone(), Waiting { whole, due });
         }
-        let due = self.sent.get(key).map_or(now, |sent| sent.plus(pace.merge_ms).max(now));
-        self.waiting.insert(key.clone(), Waiting { whole, due });
         self.due.insert((due, key.clone()));
     }
 
@@ -406,6 +412,20 @@ mod tests {
         assert_eq!(keys(outbox.take(Millis(10), PACE)), [2]);
         outbox.sent(taken(&[9]), Millis(11), PACE, 0);
         assert_eq!(keys(outbox.take(Millis(50), PACE)), [1]);
+    }
+
+    #[test]
+    fn what_is_not_to_be_merged_takes_along_what_waits_to_be() {
+        let mut outbox = Outbox::default();
+        outbox.put(&1, false, Millis(0), PACE);
+        assert_eq!(keys(outbox.take(Millis(0), PACE)), [1]);
+        outbox.sent(taken(&[7]), Millis(1), PACE, 0);
+        outbox.put(&1, false, Millis(2), PACE);
+        assert_eq!(outbox.next(), Some(Millis(50)));
+        outbox.put(&1, true, Millis(6), Pace { merge_ms: 0, ..PACE });
+        assert_eq!(outbox.take(Millis(6), PACE), Some(vec![Item { key: 1, newer_than: None }]));
+        outbox.sent(taken(&[7]), Millis(7), PACE, 0);
+        assert_eq!((outbox.next(), outbox.len()), (None, 0));
     }
 
     #[test]

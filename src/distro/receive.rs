@@ -290,7 +290,7 @@ mod tests {
             let handed_over = handed_over(&shared.lists.0, &before, &view);
             let mut core = shared.core.lock();
             core.see(Arc::clone(&view), now);
-            core.lacks(&self.legacy, handed_over, now);
+            core.hand_over(&self.legacy, handed_over, now);
             let asked = core.poll(now).into_iter().filter_map(|action| match action {
                 Action::Call { id, to, call: Call::Load } => Some((to, id)),
                 _ => None,

@@ -146,7 +146,7 @@ impl Runner {
         let mut core = self.exchange.distro.0.core.lock();
         core.see(Arc::clone(&view), now);
         for peer in view.peers.iter().filter(|peer| peer.nacre.is_none()) {
-            core.lacks(&peer.address, handed_over.iter().cloned(), now);
+            core.hand_over(&peer.address, handed_over.iter().cloned(), now);
         }
         drop(core);
         self.exchange.distro.0.flushed.notify_waiters();
@@ -191,7 +191,7 @@ impl Runner {
         for to in view.peers.iter().filter(|peer| peer.nacre.is_none()).map(|peer| &peer.address) {
             let Some(arrival) = rings.arrival(&view.own, to) else { continue };
             let moved = moved(self.registry(), &arrival, to);
-            distro.core.lock().lacks(to, moved, now);
+            distro.core.lock().hand_over(to, moved, now);
         }
     }
 
