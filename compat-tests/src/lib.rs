@@ -1,7 +1,7 @@
 //! Is the server at this URL a Nacos 1.x naming server? Replays recorded scenarios and compares the answers.
 //!
 //! `golden` loads scenarios, `index` what is known of them, `written` has cases in code, `cases` are both. `greet` finds
-//! out who answers, `session` plays what can be played (`replay`, `run`: one scenario against a `target`; `compare`:
+//! out who answers, `agree` waits for members that have just started, `session` plays what can be played (`replay`, `run`: one scenario against a `target`; `compare`:
 //! what differs) and takes away what that made (`ledger`, `cleanup`, `restore`). `score` adds up, `report` says it.
 //! `trial` tries this program itself, by what stands `between` it and a server.
 //! Everything goes through the doors that a client uses: HTTP and UDP. README.md describes the format.
@@ -15,6 +15,7 @@
     reason = "scenarios say how long to wait, and what a server does can only be polled"
 )]
 
+pub mod agree;
 pub mod between;
 pub mod cases;
 pub mod cleanup;

@@ -14,6 +14,7 @@ use clap::{Parser, ValueEnum};
 use regex::Regex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use compat_tests::agree::{AGREES, disagreement};
 use compat_tests::cases::{Library, list};
 use compat_tests::facts::{Level, Need};
 use compat_tests::greet::{Greeting, greet, logged_in};
@@ -256,13 +257,20 @@ fn stands_alone(arguments: &Arguments, members: usize) -> Result<()> {
     Ok(())
 }
 
-/// Joins the cluster at that address.
+/// Joins the cluster at that address, if one is given, and waits for members that have just started.
 fn join(address: Option<SocketAddr>, target: &Target, peers: &[Target]) -> Result<Option<Member>> {
-    let Some(address) = address else { return Ok(None) };
+    if address.is_none() && peers.is_empty() {
+        return Ok(None);
+    }
     let all: Vec<Target> = std::iter::once(target).chain(peers).cloned().collect();
-    let member = Member::open(address, &all)?;
-    all.iter().try_for_each(|server| member.join(server))?;
-    Ok(Some(member))
+    let member = address.map(|address| Member::open(address, &all)).transpose()?;
+    if let Some(joined) = &member {
+        all.iter().try_for_each(|server| joined.join(server))?;
+    }
+    if let Some(each) = disagreement(&all, AGREES)? {
+        eprintln!("after {} s, members still differ in who is healthy: {each}", AGREES.as_secs());
+    }
+    Ok(member)
 }
 
 /// Ctrl-C ends the run in an orderly way; a second one at once.

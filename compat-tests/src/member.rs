@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::agree::named_by;
 use crate::golden::HttpRequest;
 use crate::json::{Json, parse};
 use crate::ledger::decoded;
@@ -133,18 +134,9 @@ impl Member {
     /// # Errors
     /// If it doesn't within 20 s.
     pub fn join(&self, server: &Target) -> Result<()> {
-        let own = format!("\"address\":\"{}\"", self.shared.address);
-        let question = "/nacos/v1/ns/operator/servers?healthy=true";
         let end = Instant::now() + JOINS;
         loop {
-            let answer = server.send(&HttpRequest::new("GET", question, Duration::from_secs(10)))?;
-            let servers = parse(&answer.body).ok();
-            let servers = match servers.as_ref().and_then(|answer| answer.get("servers")) {
-                Some(Json::List(servers)) => servers.clone(),
-                _ => Vec::new(),
-            };
-            let up = servers.iter().map(Json::written).any(|server| server.contains(&own));
-            if up {
+            if named_by(server)?.contains(&self.name()) {
                 return Ok(());
             }
             if Instant::now() > end {

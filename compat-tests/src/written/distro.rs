@@ -6,8 +6,9 @@ use anyhow::{Context as _, Result};
 
 use super::Bench;
 use super::case::Written;
+use crate::agree::{QUESTION, up_members};
 use crate::facts::{Client, Level, Need};
-use crate::json::{Json, parse};
+use crate::json::Json;
 use crate::member::Member;
 use crate::target::Target;
 
@@ -77,18 +78,7 @@ pub fn owner_of(grouped: &str, sorted: &[String]) -> String {
 
 /// The healthy members as the server names them, sorted.
 pub fn healthy_members(bench: &mut Bench<'_>) -> Result<Vec<String>> {
-    let answer = bench.ask("GET", "operator/servers?healthy=true")?;
-    let servers = parse(&answer.body).ok();
-    let Some(Json::List(servers)) = servers.as_ref().and_then(|answer| answer.get("servers")) else {
-        return Ok(Vec::new());
-    };
-    let address = |server: &Json| match (server.get("address"), server.get("state")) {
-        (Some(Json::Text(address)), Some(Json::Text(state))) if state == "UP" => Some(address.clone()),
-        _ => None,
-    };
-    let mut sorted: Vec<String> = servers.iter().filter_map(address).collect();
-    sorted.sort();
-    Ok(sorted)
+    Ok(up_members(&bench.ask("GET", QUESTION)?.body))
 }
 
 fn owner(bench: &mut Bench<'_>) -> Result<()> {
@@ -185,6 +175,7 @@ fn beat_anywhere(bench: &mut Bench<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::parse;
 
     #[test]
     fn the_owner_is_the_one_that_was_recorded() {

@@ -1,10 +1,12 @@
 package suite;
 
-import java.net.InetAddress;
+import java.io.IOException;
+import java.net.BindException;
 import java.net.ServerSocket;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
 import org.apache.dubbo.config.ApplicationConfig;
 import org.apache.dubbo.config.ProtocolConfig;
 import org.apache.dubbo.config.ReferenceConfig;
@@ -61,9 +63,20 @@ public final class DubboApp {
         return port;
     }
 
-    private static int freePort() throws Exception {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getByName(Other.IP))) {
-            return socket.getLocalPort();
+    /**
+     * Below the ports that systems give to connections, one of which could have it before Dubbo listens; free at every
+     * address, since Dubbo listens at all of them.
+     */
+    private static int freePort() throws IOException {
+        for (int left = 100; ; left--) {
+            int port = ThreadLocalRandom.current().nextInt(20_000, 30_000);
+            try (ServerSocket socket = new ServerSocket(port)) {
+                return socket.getLocalPort();
+            } catch (BindException taken) {
+                if (left == 0) {
+                    throw taken;
+                }
+            }
         }
     }
 
