@@ -74,7 +74,10 @@ impl Legacy<Row> for LegacyNaming {
             return Ok(ready(reply::respond(&mut call.head, Err(refusal))).boxed());
         }
         let question = question(&self.api, &self.naming, &call);
-        let mut request = request(&self.api, &call, &question);
+        let (mut head, body) = request(&self.api, &call, &question).into_parts();
+        // What `Connection` names goes before anything is added.
+        hygiene::clean_request(&mut head);
+        let mut request = Request::from_parts(head, body);
         if hygiene::count_hop(request.headers_mut(), MOST_HOPS).is_err() {
             return Ok(ready(gateway::circle()).boxed());
         }

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     question::{Question, Refused, Sent, What},
     ring::{self, Ring},
+    stale::ListKey,
     verdict::{self, Expected, NoAnswer},
 };
 use crate::{base::burst::Seldom, cluster::Address};
@@ -32,6 +33,8 @@ const SHARE_OF_ONE: f64 = 0.6;
 const PATIENCE_WITH_LOOKS: Duration = Duration::from_millis(1_500);
 /// How often the members are asked for; as often as they ask each other.
 pub(super) const RING_EVERY: Duration = Duration::from_secs(2);
+/// How often at most, while owners don't answer.
+const RING_EVERY_AT_MOST: Duration = Duration::from_millis(500);
 
 /// Who a server is, and who its members are, below the context path.
 pub(super) const SELF: &str = "/v1/core/cluster/self";
@@ -112,6 +115,8 @@ pub(super) struct Failed {
     pub said: Option<Response<Bytes>>,
     /// All were asked, and none is there.
     pub nobody: bool,
+    /// None is there for sure: each refuses.
+    pub refuse: bool,
 }
 
 /// The servers and what is known of their cluster.
@@ -147,17 +152,27 @@ impl Asking {
     }
 
     /// Looks at the cluster every few seconds, and when an owner doesn't answer, until `stopped`.
-    pub async fn watch(&self, stopped: &CancellationToken) {
+    ///
+    /// `nobody_is_well` is told when no server is, which no request may have seen.
+    pub async fn watch(&self, stopped: &CancellationToken, nobody_is_well: impl Fn()) {
         loop {
             tokio::select! {
                 () = stopped.cancelled() => return,
                 () = self.look_at_cluster() => {}
             }
             self.servers.sweep();
-            tokio::select! {
-                () = stopped.cancelled() => return,
-                () = tokio::time::sleep(RING_EVERY) => {}
-                () = self.ring_is_old.notified() => {}
+            if self.well().is_empty() {
+                nobody_is_well();
+            }
+            let looks_again = async {
+                tokio::time::sleep(RING_EVERY_AT_MOST).await;
+                tokio::select! {
+                    () = tokio::time::sleep(RING_EVERY - RING_EVERY_AT_MOST) => {}
+                    () = self.ring_is_old.notified() => {}
+                }
+            };
+            if stopped.run_until_cancelled(looks_again).await.is_none() {
+                return;
             }
         }
     }
@@ -165,8 +180,9 @@ impl Asking {
     /// The answer to a question, of whoever gives one.
     pub async fn ask(&self, question: &Question, sent: &Sent) -> Result<Response<Bytes>, Failed> {
         let expected = match question.what {
+            What::List(ListKey { is_check: true, .. }) => Expected::Check,
             What::List(_) => Expected::List,
-            What::Beat { .. } => Expected::Object,
+            What::Beat { .. } => Expected::Beat,
             What::Write(..) | What::Other => Expected::Anything,
         };
         // All else may be done twice: it is about a key, or changes nothing.
@@ -178,7 +194,7 @@ impl Asking {
         servers.sort_by_key(|server| Some(*server) != owner);
         let started = tokio::time::Instant::now();
         let patience = self.patience(&question.what);
-        let mut failed = Failed { refused: Refused::Away, said: None, nobody: true };
+        let mut failed = Failed { refused: Refused::Away, said: None, nobody: true, refuse: true };
         for (number, server) in servers.iter().enumerate() {
             let left = patience.saturating_sub(started.elapsed());
             if left.is_zero() {
@@ -205,6 +221,7 @@ impl Asking {
             if matches!(failure, Failure::Spoilt(_)) {
                 self.note_failure(*server, &failure);
             }
+            failed.refuse &= matches!(failure, Failure::Unreachable(_));
             failed.refused = match failure {
                 Failure::Unreachable(_) => failed.refused,
                 Failure::Full => Refused::Full,
@@ -231,7 +248,11 @@ impl Asking {
 
     pub(super) async fn look_at_cluster(&self) {
         let all = 0..self.servers.count();
-        let names = join_all(all.map(async |server| self.name_of(server).await));
+        let well = self.well();
+        let names = join_all(all.map(async |server| match well.contains(&server) {
+            true => self.name_of(server).await,
+            false => None,
+        }));
         let (names, ring) = tokio::join!(names, self.ring());
         let before = self.cluster.load();
         // Who says nothing now is called as before.
@@ -247,6 +268,11 @@ impl Asking {
         }
     }
 
+    /// Those that are well, in some order.
+    fn well(&self) -> SmallVec<[Server; 4]> {
+        self.servers.well(IpAddr::from([127, 0, 0, 1]))
+    }
+
     /// How a server is called in its cluster.
     async fn name_of(&self, server: Server) -> Option<Address> {
         let answer = self.servers.look(server, SELF, PATIENCE_WITH_LOOKS).await.ok()?;
@@ -255,7 +281,7 @@ impl Asking {
 
     /// The ring, as the first server shows it that tells.
     async fn ring(&self) -> Option<Ring> {
-        for server in self.servers.well(IpAddr::from([127, 0, 0, 1])) {
+        for server in self.well() {
             let failure = match self.servers.look(server, NODES, PATIENCE_WITH_LOOKS).await {
                 Ok(response) if response.status().is_success() => match Ring::read(response.body()) {
                     Ok(ring) => return Some(ring),

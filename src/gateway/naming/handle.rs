@@ -9,9 +9,10 @@
 //! Reads: the servers, by [`asking`](super::asking). Writes: nothing but what it remembers. Source: ours.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -24,13 +25,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     asking::{Asking, Failed, Servers},
-    callers::{Caller, Callers},
+    callers::{Caller, Callers, Right},
     counts::{By, Counts},
-    kept::{Effect, Kept, Which},
+    kept::{Arrived, Effect, Kept, Turn as Next, Which},
     outage::{Outage, SETTLING, Turn},
     pace::Pace,
     question::{Answered, Question, Refused, Sent, What},
-    stale::{self, Answer, Lists},
+    stale::{self, Answer, Host, HostKey, ListKey, Lists},
 };
 use crate::base::{burst::Seldom, clock::Clock};
 
@@ -45,7 +46,9 @@ pub(super) struct Inner {
     keeps: Notify,
     /// What is remembered may matter: there is an outage, or was one just now, or something is kept.
     is_disturbed: AtomicBool,
-    clock: Clock,
+    /// Requests so far, as they came.
+    arrivals: AtomicU64,
+    pub clock: Clock,
     pub counts: Counts,
     pub rejections: Seldom,
 }
@@ -54,10 +57,27 @@ pub(super) struct Memory {
     pub outage: Outage,
     pub pace: Pace,
     pub lists: Lists,
-    pub kept: Kept<Sent>,
+    pub kept: Kept<Write>,
+    /// Writes that are under way, by instance.
+    writing: HashMap<Which, Writes>,
     pub callers: Callers,
     /// Writes that were sent since the outage.
     pub replayed: u64,
+}
+
+/// A write that is kept, and whose it is.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    pub sent: Sent,
+    pub caller: Caller,
+}
+
+/// Writes of one instance that are under way.
+#[derive(Debug, Default)]
+struct Writes {
+    under_way: u32,
+    /// The one that came last of those that the registry has answered.
+    answered: Option<u64>,
 }
 
 /// Bounds of what is remembered.
@@ -112,6 +132,7 @@ impl Naming {
             pace: Pace::default(),
             lists: Lists::new(bounds.stale),
             kept: Kept::new(bounds.max_kept),
+            writing: HashMap::new(),
             callers: Callers::default(),
             replayed: 0,
         };
@@ -120,6 +141,7 @@ impl Naming {
             memory: Mutex::new(memory),
             keeps: Notify::new(),
             is_disturbed: AtomicBool::new(false),
+            arrivals: AtomicU64::new(0),
             clock,
             counts: Counts::default(),
             rejections: Seldom::default(),
@@ -150,11 +172,18 @@ impl Naming {
     /// Answers a request.
     pub async fn answer(&self, question: Question, mut sent: Sent) -> Answered {
         let inner = &self.0;
-        let answered = match inner.answer_before(&question, &mut sent) {
-            Some(answered) => answered,
-            None => match inner.asking.ask(&question, &sent).await {
-                Ok(response) => inner.heard(question, response),
-                Err(failed) => inner.unheard(question, sent, failed),
+        let arrival = inner.arrivals.fetch_add(1, Relaxed);
+        let _writing = Writing::of(inner, &question);
+        let answered = match inner.answer_before(&question, &mut sent, arrival) {
+            Before::Answered(answered) => answered,
+            // Instead of the beat, so it costs the registry nothing more.
+            Before::Kept(turn) => {
+                inner.send(*turn).await;
+                Answered::Known(None)
+            }
+            Before::Ask => match inner.asking.ask(&question, &sent).await {
+                Ok(response) => inner.heard(question, response, arrival),
+                Err(failed) => inner.unheard(question, sent, failed, arrival),
             },
         };
         inner.counts.note(match &answered {
@@ -170,7 +199,8 @@ impl Naming {
 
     /// Asks for the members every few seconds, and when an owner doesn't answer.
     pub async fn watch_members(self, stopped: CancellationToken) {
-        self.0.asking.watch(&stopped).await;
+        let inner = &self.0;
+        inner.asking.watch(&stopped, || inner.is_away(&mut inner.memory.lock(), true)).await;
     }
 
     /// Sends what is kept, whenever a server takes it.
@@ -190,26 +220,60 @@ impl Naming {
     }
 }
 
+/// What is done with a request before a server is asked.
+enum Before {
+    Ask,
+    Answered(Answered),
+    /// What is kept of the instance of a beat is sent in its place.
+    Kept(Box<Next<Write>>),
+}
+
+/// A write that is under way; while it is, others of its instance are told apart by when they came.
+struct Writing<'a> {
+    inner: &'a Inner,
+    which: Which,
+}
+
+impl<'a> Writing<'a> {
+    fn of(inner: &'a Inner, question: &Question) -> Option<Self> {
+        let What::Write(which, _) = &question.what else { return None };
+        inner.memory.lock().writing.entry(which.clone()).or_default().under_way += 1;
+        Some(Self { inner, which: which.clone() })
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let mut memory = self.inner.memory.lock();
+        if let Some(writes) = memory.writing.get_mut(&self.which) {
+            writes.under_way -= 1;
+            if writes.under_way == 0 {
+                memory.writing.remove(&self.which);
+            }
+        }
+    }
+}
+
 impl Inner {
     /// What is answered without asking, since something of the instance is still to be sent; and what a short beat says more
     /// while the registry may have lost its instance.
-    fn answer_before(&self, question: &Question, sent: &mut Sent) -> Option<Answered> {
+    fn answer_before(&self, question: &Question, sent: &mut Sent, arrival: u64) -> Before {
         if !self.is_disturbed.load(Relaxed) {
-            return None;
+            return Before::Ask;
         }
         let now = self.clock.now();
         let mut memory = self.memory.lock();
         match &question.what {
             What::Beat { service, host, is_light } => {
-                let mut which = Which { service: service.clone(), host: host.clone(), ephemeral: true };
-                let mut effect = memory.kept.effect(&which);
-                if effect.is_none() {
-                    which.ephemeral = false;
-                    effect = memory.kept.effect(&which);
-                }
-                match effect {
-                    Some(Effect::Registers) => return Some(Answered::Known(None)),
-                    Some(Effect::Deregisters) => return Some(Answered::Unknown),
+                let of_kind = |ephemeral| Which { service: service.clone(), host: host.clone(), ephemeral };
+                let kept = &memory.kept;
+                let turn = kept.turn_of(&of_kind(true)).or_else(|| kept.turn_of(&of_kind(false)));
+                match turn {
+                    Some(Next { effect: Effect::Deregisters, .. }) => {
+                        return Before::Answered(Answered::Unknown);
+                    }
+                    Some(_) if memory.outage.is_away() => return Before::Answered(Answered::Known(None)),
+                    Some(turn) => return Before::Kept(Box::new(turn)),
                     None => {}
                 }
                 // The first one that is answered again finds out that the registry is back.
@@ -220,18 +284,22 @@ impl Inner {
                 {
                     sent.tell_all(service, host, known);
                 }
-                None
+                Before::Ask
             }
-            What::Write(which, effect) => {
-                memory.kept.effect(which)?;
-                Some(self.keep(&mut memory, which, *effect, sent.clone(), question.caller))
+            What::Write(which, effect) if memory.kept.effect(which).is_some() => {
+                let write = Write { sent: sent.clone(), caller: question.caller };
+                match self.keep(&mut memory, which, *effect, write, arrival) {
+                    // Whoever may is let by the registry, if it is there.
+                    Answered::Refused(Refused::Stranger) if !memory.outage.is_away() => Before::Ask,
+                    answered => Before::Answered(answered),
+                }
             }
-            What::List(_) | What::Other => None,
+            What::Write(..) | What::List(_) | What::Other => Before::Ask,
         }
     }
 
     /// A server has answered.
-    fn heard(&self, question: Question, response: Response<Bytes>) -> Answered {
+    fn heard(&self, question: Question, response: Response<Bytes>, arrival: u64) -> Answered {
         let now = self.clock.now();
         // Read before the lock is taken, which others wait for.
         let hosts = match question.what {
@@ -241,28 +309,64 @@ impl Inner {
         let mut memory = self.memory.lock();
         memory.pace.note(now);
         self.is_back(&mut memory);
-        let settling = memory.outage.is_settling(now);
+        if let What::Write(which, _) = &question.what {
+            let writes = memory.writing.entry(which.clone()).or_default();
+            writes.answered = writes.answered.max(Some(arrival));
+        }
         if !response.status().is_success() {
             return Answered::Registry(response);
         }
-        memory.callers.admit(question.caller);
+        let settling = memory.outage.is_settling(now);
         match question.what {
             What::List(key) => {
-                if settling
-                    && hosts.is_some_and(|hosts| memory.lists.has_more(&key, &hosts, now))
-                    && let Some(last) = memory.lists.last(&key, now)
-                {
-                    return Answered::Stale(last);
+                memory.callers.admit(question.caller, Right::Reads);
+                return self.listed(&mut memory, key, response, hosts);
+            }
+            What::Write(which, effect) => {
+                memory.callers.admit(question.caller, Right::Writes);
+                if settling && effect == Effect::Deregisters {
+                    memory.lists.remove_host(&which.service, &which.host);
                 }
-                let media_type = response.headers().get(header::CONTENT_TYPE).cloned();
-                let answer = Answer { media_type, body: response.body().clone() };
-                memory.lists.remember(key, answer, now);
             }
-            What::Write(which, Effect::Deregisters) if settling => {
-                memory.lists.remove_host(&which.service, &which.host);
-            }
-            What::Write(..) | What::Beat { .. } | What::Other => {}
+            What::Beat { .. } => memory.callers.admit(question.caller, Right::Writes),
+            What::Other => {}
         }
+        Answered::Registry(response)
+    }
+
+    /// A list that a server has answered, with its hosts where they matter.
+    fn listed(
+        &self,
+        memory: &mut Memory,
+        key: ListKey,
+        mut response: Response<Bytes>,
+        hosts: Option<HashMap<HostKey, Host>>,
+    ) -> Answered {
+        let now = self.clock.now();
+        let settling = memory.outage.is_settling(now);
+        if settling || !memory.kept.is_empty() {
+            let hosts = hosts.unwrap_or_else(|| stale::hosts_of(response.body()));
+            if settling
+                && memory.lists.has_more(&key, &hosts, now)
+                && let Some(last) = memory.lists.last(&key, now)
+            {
+                return Answered::Stale(last);
+            }
+            // Who has left is listed no more, though the registry has yet to hear of it.
+            let has_left = |host: &HostKey| {
+                let of_kind =
+                    |ephemeral| Which { service: key.service.clone(), host: host.clone(), ephemeral };
+                [true, false]
+                    .map(of_kind)
+                    .iter()
+                    .any(|which| memory.kept.effect(which) == Some(Effect::Deregisters))
+            };
+            let body = stale::without_hosts(std::mem::take(response.body_mut()), &hosts, has_left);
+            *response.body_mut() = body;
+        }
+        let media_type = response.headers().get(header::CONTENT_TYPE).cloned();
+        let answer = Answer { media_type, body: response.body().clone() };
+        memory.lists.remember(key, answer, now);
         Answered::Registry(response)
     }
 
@@ -288,32 +392,36 @@ impl Inner {
     }
 
     /// No server has.
-    fn unheard(&self, question: Question, sent: Sent, failed: Failed) -> Answered {
+    fn unheard(&self, question: Question, sent: Sent, failed: Failed, arrival: u64) -> Answered {
         let now = self.clock.now();
         let mut memory = self.memory.lock();
-        if failed.refused == Refused::Full {
-            return Answered::Refused(Refused::Full);
-        }
         // A server whose cluster has just lost an owner can't say what becomes of a write; any can read.
-        if failed.nobody || matches!(question.what, What::List(_)) {
-            self.is_away(&mut memory);
+        if failed.refused != Refused::Full && (failed.nobody || matches!(question.what, What::List(_))) {
+            self.is_away(&mut memory, failed.refuse);
         }
+        let refused = Answered::Refused(failed.refused);
         match question.what {
-            What::List(_) if !memory.callers.knows(question.caller) => Answered::Refused(Refused::Stranger),
-            What::List(key) => {
-                memory.lists.last(&key, now).map_or(Answered::Refused(failed.refused), Answered::Stale)
+            What::List(_) if !memory.callers.knows(question.caller, Right::Reads) => {
+                Answered::Refused(Refused::Stranger)
             }
+            What::List(key) => memory.lists.last(&key, now).map_or(refused, Answered::Stale),
+            _ if failed.refused == Refused::Full => refused,
             What::Beat { service, host, .. } => match memory.lists.host(&service, &host, now) {
                 Some(known) => Answered::Known(Some(known.metadata.clone())),
-                None => Answered::Unknown,
+                None if memory.outage.is_away() => Answered::Unknown,
+                // It is there, and may know it.
+                None => refused,
             },
-            What::Write(which, effect) => self.keep(&mut memory, &which, effect, sent, question.caller),
-            What::Other => failed.said.map_or(Answered::Refused(failed.refused), Answered::Registry),
+            What::Write(which, effect) => {
+                let write = Write { sent, caller: question.caller };
+                self.keep(&mut memory, &which, effect, write, arrival)
+            }
+            What::Other => failed.said.map_or(refused, Answered::Registry),
         }
     }
 
-    fn is_away(&self, memory: &mut Memory) {
-        if let Some(Turn::Left) = memory.outage.unanswered(self.clock.now()) {
+    fn is_away(&self, memory: &mut Memory, sure: bool) {
+        if let Some(Turn::Left) = memory.outage.unanswered(self.clock.now(), sure) {
             memory.pace.pause();
             self.counts.outages.fetch_add(1, Relaxed);
             self.is_disturbed.store(true, Relaxed);
@@ -330,17 +438,25 @@ impl Inner {
         memory: &mut Memory,
         which: &Which,
         effect: Effect,
-        sent: Sent,
-        caller: Caller,
+        write: Write,
+        arrival: u64,
     ) -> Answered {
-        if !memory.callers.knows(caller) {
+        let (callers, caller) = (&memory.callers, write.caller);
+        let is_others = || memory.kept.turn_of(which).is_some_and(|kept| kept.write.caller != caller);
+        if !callers.knows(caller, Right::Writes)
+            || (!callers.lets_anybody(caller, Right::Writes) && is_others())
+        {
             return Answered::Refused(Refused::Stranger);
         }
-        let bytes = sent.bytes();
-        if memory.kept.keep(which.clone(), effect, sent, bytes).is_err() {
+        // The registry has taken one that came later.
+        if memory.writing.get(which).is_some_and(|writes| writes.answered > Some(arrival)) {
+            return Answered::Kept;
+        }
+        let bytes = write.sent.bytes();
+        if memory.kept.keep(which, Arrived { arrival, effect, write, bytes }).is_err() {
             return Answered::Refused(Refused::NoRoom);
         }
-        if effect == Effect::Deregisters {
+        if memory.kept.effect(which) == Some(Effect::Deregisters) {
             memory.lists.remove_host(&which.service, &which.host);
         }
         self.is_disturbed.store(true, Relaxed);

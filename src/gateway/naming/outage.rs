@@ -21,10 +21,18 @@ enum State {
     Settling(Millis),
 }
 
+/// How long nothing must have been answered until failures say that nobody is there.
+const SILENCE_MS: u64 = 2_500;
+/// How many failures that takes.
+const FAILURES: u32 = 3;
+
 /// Watches the legacy cluster by what becomes of requests.
 #[derive(Debug)]
 pub struct Outage {
     state: State,
+    last_answer: Millis,
+    /// Since the last answer.
+    failures: u32,
     settling_ms: u64,
 }
 
@@ -41,11 +49,13 @@ impl Outage {
     /// Of a cluster that is taken to be there.
     #[must_use]
     pub fn new(settling: Duration) -> Self {
-        Self { state: State::There, settling_ms: u64::try_from(settling.as_millis()).unwrap_or(u64::MAX) }
+        let settling_ms = u64::try_from(settling.as_millis()).unwrap_or(u64::MAX);
+        Self { state: State::There, last_answer: Millis(0), failures: 0, settling_ms }
     }
 
     /// A server has answered.
     pub fn answered(&mut self, now: Millis) -> Option<Turn> {
+        (self.last_answer, self.failures) = (now, 0);
         match self.state {
             State::Away(since) => {
                 self.state = State::Settling(now.plus(self.settling_ms));
@@ -59,9 +69,11 @@ impl Outage {
         }
     }
 
-    /// No server has answered.
-    pub fn unanswered(&mut self, now: Millis) -> Option<Turn> {
-        if self.is_away() {
+    /// No server has answered. It is `sure` that none is there where each refuses; one that is silent may be slow.
+    pub fn unanswered(&mut self, now: Millis, sure: bool) -> Option<Turn> {
+        self.failures = self.failures.saturating_add(1);
+        let silent = self.failures >= FAILURES && now.since(self.last_answer) >= SILENCE_MS;
+        if self.is_away() || !(sure || silent) {
             return None;
         }
         self.state = State::Away(now);
@@ -98,8 +110,8 @@ mod tests {
     fn an_outage_begins_and_ends_once_each() {
         let mut outage = Outage::new(SETTLING);
         assert_eq!(outage.answered(Millis(0)), None);
-        assert_eq!(outage.unanswered(Millis(1_000)), Some(Turn::Left));
-        assert_eq!(outage.unanswered(Millis(2_000)), None);
+        assert_eq!(outage.unanswered(Millis(1_000), true), Some(Turn::Left));
+        assert_eq!(outage.unanswered(Millis(2_000), true), None);
         assert_eq!(outage.away_for(Millis(3_000)), Some(Duration::from_secs(2)));
         assert_eq!(outage.answered(Millis(4_000)), Some(Turn::Returned(Duration::from_secs(3))));
         assert_eq!(outage.answered(Millis(4_001)), None);
@@ -110,7 +122,7 @@ mod tests {
     fn after_an_outage_and_only_then_it_takes_a_while_until_all_is_believed() {
         let mut outage = Outage::new(SETTLING);
         assert!(!outage.is_settling(Millis(0)));
-        outage.unanswered(Millis(0));
+        outage.unanswered(Millis(0), true);
         assert!(!outage.is_settling(Millis(0)));
         outage.answered(Millis(1_000));
         assert!(outage.is_settling(Millis(6_999)) && !outage.is_settling(Millis(7_000)));
@@ -119,11 +131,26 @@ mod tests {
     }
 
     #[test]
+    fn one_slow_answer_among_others_is_no_outage_and_silence_is() {
+        let mut outage = Outage::new(SETTLING);
+        for ms in (0..60_000).step_by(100) {
+            assert_eq!(outage.answered(Millis(ms)), None);
+            assert_eq!(outage.unanswered(Millis(ms + 50), false), None);
+            assert!(!outage.is_settling(Millis(ms + 50)));
+        }
+        outage.answered(Millis(60_000));
+        for ms in [61_000, 62_000, 62_499] {
+            assert_eq!(outage.unanswered(Millis(ms), false), None);
+        }
+        assert_eq!(outage.unanswered(Millis(62_500), false), Some(Turn::Left));
+    }
+
+    #[test]
     fn a_cluster_that_goes_again_while_it_settles_is_away() {
         let mut outage = Outage::new(SETTLING);
-        outage.unanswered(Millis(0));
+        outage.unanswered(Millis(0), true);
         outage.answered(Millis(1_000));
-        assert_eq!(outage.unanswered(Millis(2_000)), Some(Turn::Left));
+        assert_eq!(outage.unanswered(Millis(2_000), true), Some(Turn::Left));
         assert!(outage.is_away() && !outage.is_settling(Millis(2_000)));
     }
 }

@@ -175,7 +175,8 @@ fn broken(error: &(dyn std::error::Error + 'static)) -> Unheard {
 
 fn failure(fault: &Fault) -> Failure {
     match fault {
-        Fault::Full => Failure::Full,
+        // What this host lacks says nothing of the server.
+        Fault::Full | Fault::Connect(ConnectFault::Impossible(_)) => Failure::Full,
         Fault::Connect(ConnectFault::TimedOut) => Failure::Unreachable("no connection in time".to_owned()),
         Fault::Connect(fault) => Failure::Unreachable(fault.to_string()),
         Fault::TimedOut | Fault::SlowClient => Failure::TimedOut,

@@ -67,12 +67,8 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// Whether these bytes may be a list: an object, whole. That it says what a list says is seen when it is read.
-#[must_use]
-pub fn is_list(body: &[u8]) -> bool {
-    let body = body.trim_ascii();
-    body.starts_with(b"{") && body.ends_with(b"}")
-}
+/// Bytes of what a question says besides its service; answers to longer ones aren't remembered.
+const LONGEST_ECHO: usize = 1 << 10;
 
 /// A host as a list shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,7 +150,7 @@ impl Lists {
     pub fn remember(&mut self, key: ListKey, answer: Answer, now: Millis) {
         let key = Arc::new(key);
         self.forget(&key);
-        if answer.body.len() > self.most.bytes {
+        if answer.body.len() > self.most.bytes || key.clusters.len() + key.env.len() > LONGEST_ECHO {
             return;
         }
         self.bytes += answer.body.len();
@@ -206,7 +202,7 @@ impl Lists {
         let with_host = self.of(service).filter(|(_, entry)| !entry.is_empty);
         let with_host = with_host.filter_map(|(key, entry)| {
             let range = entry.hosts().get(host)?.range.clone();
-            Some((Arc::clone(key), without(&entry.answer.body, range)))
+            Some((Arc::clone(key), without(&entry.answer.body, &range)))
         });
         for (key, body) in with_host.collect::<Vec<_>>() {
             let Some(entry) = self.by_key.get_mut(&key) else { continue };
@@ -290,8 +286,22 @@ pub fn hosts_of(body: &[u8]) -> HashMap<HostKey, Host> {
     hosts.into_iter().filter_map(read).collect()
 }
 
+/// The list without those of its hosts, as they were read of it, that `has_left` says have left.
+#[must_use]
+pub fn without_hosts(
+    body: Bytes,
+    hosts: &HashMap<HostKey, Host>,
+    has_left: impl Fn(&HostKey) -> bool,
+) -> Bytes {
+    let mut left: Vec<&Range<usize>> =
+        hosts.iter().filter(|(host, _)| has_left(host)).map(|(_, host)| &host.range).collect();
+    // From the end on, so that the others stay where they are.
+    left.sort_by_key(|range| std::cmp::Reverse(range.start));
+    left.into_iter().fold(body, |body, range| without(&body, range))
+}
+
 /// The list without the element of its array that stands there, and without the comma beside it.
-fn without(body: &[u8], range: Range<usize>) -> Bytes {
+fn without(body: &[u8], range: &Range<usize>) -> Bytes {
     let (before, after) = (&body[..range.start], &body[range.end..]);
     let (before, after) = match (after.trim_ascii_start(), before.trim_ascii_end()) {
         ([b',', rest @ ..], _) => (before, rest),
@@ -402,6 +412,17 @@ mod tests {
     }
 
     #[test]
+    fn several_hosts_can_have_left_a_list() {
+        for (left, rest) in
+            [(vec![1, 3], vec![2]), (vec![2, 3], vec![1]), (vec![1, 2, 3], vec![]), (vec![], vec![1, 2, 3])]
+        {
+            let body = Bytes::from(list(&[1, 2, 3]));
+            let hosts = hosts_of(&body);
+            assert_eq!(without_hosts(body, &hosts, |host| left.contains(&host.port)), list(&rest));
+        }
+    }
+
+    #[test]
     fn a_shorter_list_lacks_hosts_and_a_longer_one_does_not() {
         let mut lists = Lists::new(MINUTE);
         lists.remember(key("G@@a"), answer(&list(&[1, 2])), Millis(0));
@@ -435,6 +456,14 @@ mod tests {
     }
 
     #[test]
+    fn answers_to_questions_that_are_long_are_not_remembered() {
+        let mut lists = Lists::new(MINUTE);
+        let long = ListKey { clusters: "c".repeat(LONGEST_ECHO + 1).into(), ..key("G@@a") };
+        lists.remember(long, answer(&list(&[1])), Millis(0));
+        assert!(lists.is_empty());
+    }
+
+    #[test]
     fn all_lists_together_stay_within_their_bytes() {
         let (one, most) = (list(&[1]).len(), list(&[1]).len() * 3);
         let mut lists = Lists::within(MINUTE, Most { lists: [100, 100], bytes: most });
@@ -453,9 +482,6 @@ mod tests {
 
     #[test]
     fn what_is_no_list_has_no_hosts() {
-        assert!(
-            is_list(b" {\"a\":1}\n") && !is_list(b"<html>") && !is_list(b"") && !is_list(b"{\"hosts\":[")
-        );
         for text in ["", "<html>", "{}", r#"{"hosts":null}"#, r#"{"hosts":[1,{"ip":"a"},null]}"#] {
             assert_eq!(ports(text.as_bytes()), [] as [i32; 0], "{text}");
         }
