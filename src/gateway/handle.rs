@@ -167,12 +167,13 @@ impl<B: Upload> Shared<B> {
         if head.headers.len() > MOST_FIELDS {
             return answer::too_many_fields();
         }
+        // Before anything is written of our own, or a client could take it away by naming it in `Connection`.
+        let asked = hygiene::clean_request(&mut head);
         if hygiene::count_hop(&mut head.headers, MOST_HOPS).is_err() {
             return answer::circle();
         }
         let plan = times::plan(&self.settings, &head.method, &head.headers);
         let session = sessions::of_request(&head.headers).and_then(|id| self.sessions.lock().server_of(id));
-        let asked = hygiene::clean_request(&mut head);
         self.sign(&mut head.headers, peer);
         let order =
             order(self.servers.len(), peer.ip(), session, |server| self.servers[server].health.is_up());

@@ -42,7 +42,12 @@ impl Server {
     pub fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         self.answers[class].fetch_add(1, Relaxed);
-        self.saw(Sign::Answers);
+        // One that says that it can't serve says nothing good of itself; and one that is down for its probes comes back by
+        // them alone, or it would come and go.
+        let serves = !matches!(status.as_u16(), 502..=504);
+        if serves && self.health.is_up() {
+            self.saw(Sign::Answers);
+        }
     }
 
     /// It gave no answer to a request.
