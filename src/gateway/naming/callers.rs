@@ -2,7 +2,7 @@
 //!
 //! Pure. A registry with authentication says who may read and who may write; while it is away, only whoever it has let do
 //! the same in the same namespace is believed, by what a request carried to prove itself. Where it has let one without any,
-//! it asks for none there. Bounded: those that were answered longest ago are forgotten first. Source: ours.
+//! it asks nobody for any there, to read or to write: authentication is one switch. Bounded: those that were answered longest ago are forgotten first. Source: ours.
 
 use std::{
     collections::HashSet,
@@ -50,7 +50,8 @@ impl Callers {
 
     /// The registry has let this caller do so.
     pub fn admit(&mut self, caller: Caller, right: Right) {
-        let number = self.hasher.hash_one((caller.own, right));
+        let is_anybody = caller.own == caller.anybody;
+        let number = if is_anybody { caller.anybody } else { self.hasher.hash_one((caller.own, right)) };
         if self.young.len() >= MOST / 2 && !self.young.contains(&number) {
             self.old = std::mem::take(&mut self.young);
         }
@@ -60,19 +61,18 @@ impl Callers {
     /// Whether it has let this caller do so before, or anybody; all are believed while it has answered nobody yet.
     #[must_use]
     pub fn knows(&self, caller: Caller, right: Right) -> bool {
-        self.has(caller.own, right)
-            || self.lets_anybody(caller, right)
+        self.has(self.hasher.hash_one((caller.own, right)))
+            || self.lets_anybody(caller)
             || (self.young.is_empty() && self.old.is_empty())
     }
 
     /// Whether it asks for no credentials in the namespace of this caller.
     #[must_use]
-    pub fn lets_anybody(&self, caller: Caller, right: Right) -> bool {
-        self.has(caller.anybody, right)
+    pub fn lets_anybody(&self, caller: Caller) -> bool {
+        self.has(caller.anybody)
     }
 
-    fn has(&self, number: u64, right: Right) -> bool {
-        let number = self.hasher.hash_one((number, right));
+    fn has(&self, number: u64) -> bool {
         self.young.contains(&number) || self.old.contains(&number)
     }
 }
@@ -104,7 +104,7 @@ mod tests {
         let mut callers = Callers::default();
         callers.admit(callers.caller("public", &[b"", b""]), Reads);
         assert!(callers.knows(callers.caller("public", &[b"any"]), Reads));
-        assert!(!callers.knows(callers.caller("public", &[b"any"]), Writes));
+        assert!(callers.knows(callers.caller("public", &[b"any"]), Writes));
         assert!(!callers.knows(callers.caller("other", &[]), Reads));
     }
 

@@ -9,29 +9,30 @@
 //! Reads: the servers, by [`asking`](super::asking). Writes: nothing but what it remembers. Source: ours.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use http::{Response, header};
+use http::Response;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     asking::{Asking, Failed, Servers},
-    callers::{Caller, Callers, Right},
+    callers::Caller,
     counts::{By, Counts},
-    kept::{Arrived, Effect, Kept, Turn as Next, Which},
-    outage::{Outage, SETTLING, Turn},
-    pace::Pace,
+    kept::Which,
+    memory::{Before, Memory},
+    outage::Turn,
     question::{Answered, Question, Refused, Sent, What},
-    stale::{self, Answer, Host, HostKey, ListKey, Lists},
+    replay::Sending,
+    stale,
+    standing::Standing,
 };
 use crate::base::{burst::Seldom, clock::Clock};
 
@@ -43,41 +44,15 @@ pub(super) struct Inner {
     pub asking: Asking,
     pub memory: Mutex<Memory>,
     /// There may be something to send.
-    keeps: Notify,
-    /// What is remembered may matter: there is an outage, or was one just now, or something is kept.
+    pub keeps: Notify,
+    /// What is remembered may matter.
     is_disturbed: AtomicBool,
     /// Requests so far, as they came.
     arrivals: AtomicU64,
     pub clock: Clock,
     pub counts: Counts,
     pub rejections: Seldom,
-}
-
-pub(super) struct Memory {
-    pub outage: Outage,
-    pub pace: Pace,
-    pub lists: Lists,
-    pub kept: Kept<Write>,
-    /// Writes that are under way, by instance.
-    writing: HashMap<Which, Writes>,
-    pub callers: Callers,
-    /// Writes that were sent since the outage.
-    pub replayed: u64,
-}
-
-/// A write that is kept, and whose it is.
-#[derive(Clone, Debug)]
-pub(super) struct Write {
-    pub sent: Sent,
-    pub caller: Caller,
-}
-
-/// Writes of one instance that are under way.
-#[derive(Debug, Default)]
-struct Writes {
-    under_way: u32,
-    /// The one that came last of those that the registry has answered.
-    answered: Option<u64>,
+    turns: Seldom,
 }
 
 /// Bounds of what is remembered.
@@ -91,60 +66,20 @@ pub struct Bounds {
     pub patience: Duration,
 }
 
-/// How it is with the legacy cluster, for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// For how long no server has answered, where that is so.
-    pub away_for: Option<Duration>,
-    /// Writes that wait.
-    pub kept: usize,
-    /// Lists that are remembered.
-    pub lists: usize,
-    /// Members that own services, as far as they are known.
-    pub owners: usize,
-}
-
-impl Standing {
-    /// What is wrong, for a person; nothing while a server answers and nothing waits.
-    #[must_use]
-    pub fn trouble(&self) -> Option<String> {
-        let waiting = match self.kept {
-            0 => String::new(),
-            kept => format!(", {kept} registrations wait"),
-        };
-        match self.away_for {
-            Some(away) => {
-                let s = away.as_secs();
-                Some(format!("no server answers for {s} s, the last lists are served{waiting}"))
-            }
-            None if self.kept > 0 => Some(format!("a server answers{waiting}")),
-            None => None,
-        }
-    }
-}
-
 impl Naming {
     /// Before these servers.
     #[must_use]
     pub fn new(servers: Arc<dyn Servers>, bounds: Bounds, clock: Clock) -> Self {
-        let memory = Memory {
-            outage: Outage::new(SETTLING),
-            pace: Pace::default(),
-            lists: Lists::new(bounds.stale),
-            kept: Kept::new(bounds.max_kept),
-            writing: HashMap::new(),
-            callers: Callers::default(),
-            replayed: 0,
-        };
         Self(Arc::new(Inner {
             asking: Asking::new(servers, bounds.patience),
-            memory: Mutex::new(memory),
+            memory: Mutex::new(Memory::new(bounds)),
             keeps: Notify::new(),
             is_disturbed: AtomicBool::new(false),
             arrivals: AtomicU64::new(0),
             clock,
             counts: Counts::default(),
             rejections: Seldom::default(),
+            turns: Seldom::default(),
         }))
     }
 
@@ -174,16 +109,17 @@ impl Naming {
         let inner = &self.0;
         let arrival = inner.arrivals.fetch_add(1, Relaxed);
         let _writing = Writing::of(inner, &question);
-        let answered = match inner.answer_before(&question, &mut sent, arrival) {
+        let answered = match inner.before(&question, &mut sent, arrival) {
+            Before::Ask => inner.ask(question, sent, arrival).await,
             Before::Answered(answered) => answered,
             // Instead of the beat, so it costs the registry nothing more.
-            Before::Kept(turn) => {
-                inner.send(*turn).await;
-                Answered::Known(None)
-            }
-            Before::Ask => match inner.asking.ask(&question, &sent).await {
-                Ok(response) => inner.heard(question, response, arrival),
-                Err(failed) => inner.unheard(question, sent, failed, arrival),
+            Before::InPlace(turn) => match inner.send(*turn).await {
+                Sending::Rejected => Answered::Unknown,
+                Sending::Taken | Sending::Waits | Sending::Nobody => Answered::Known(None),
+            },
+            Before::First(turn) => match inner.send(*turn).await {
+                Sending::Taken | Sending::Rejected => inner.ask(question, sent, arrival).await,
+                Sending::Waits | Sending::Nobody => Answered::Refused(Refused::Away),
             },
         };
         inner.counts.note(match &answered {
@@ -220,14 +156,6 @@ impl Naming {
     }
 }
 
-/// What is done with a request before a server is asked.
-enum Before {
-    Ask,
-    Answered(Answered),
-    /// What is kept of the instance of a beat is sent in its place.
-    Kept(Box<Next<Write>>),
-}
-
 /// A write that is under way; while it is, others of its instance are told apart by when they came.
 struct Writing<'a> {
     inner: &'a Inner,
@@ -237,64 +165,33 @@ struct Writing<'a> {
 impl<'a> Writing<'a> {
     fn of(inner: &'a Inner, question: &Question) -> Option<Self> {
         let What::Write(which, _) = &question.what else { return None };
-        inner.memory.lock().writing.entry(which.clone()).or_default().under_way += 1;
+        inner.memory.lock().begins(which);
         Some(Self { inner, which: which.clone() })
     }
 }
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        let mut memory = self.inner.memory.lock();
-        if let Some(writes) = memory.writing.get_mut(&self.which) {
-            writes.under_way -= 1;
-            if writes.under_way == 0 {
-                memory.writing.remove(&self.which);
-            }
-        }
+        self.inner.memory.lock().ends(&self.which);
     }
 }
 
 impl Inner {
-    /// What is answered without asking, since something of the instance is still to be sent; and what a short beat says more
-    /// while the registry may have lost its instance.
-    fn answer_before(&self, question: &Question, sent: &mut Sent, arrival: u64) -> Before {
+    fn before(&self, question: &Question, sent: &mut Sent, arrival: u64) -> Before {
         if !self.is_disturbed.load(Relaxed) {
             return Before::Ask;
         }
-        let now = self.clock.now();
-        let mut memory = self.memory.lock();
-        match &question.what {
-            What::Beat { service, host, is_light } => {
-                let of_kind = |ephemeral| Which { service: service.clone(), host: host.clone(), ephemeral };
-                let kept = &memory.kept;
-                let turn = kept.turn_of(&of_kind(true)).or_else(|| kept.turn_of(&of_kind(false)));
-                match turn {
-                    Some(Next { effect: Effect::Deregisters, .. }) => {
-                        return Before::Answered(Answered::Unknown);
-                    }
-                    Some(_) if memory.outage.is_away() => return Before::Answered(Answered::Known(None)),
-                    Some(turn) => return Before::Kept(Box::new(turn)),
-                    None => {}
-                }
-                // The first one that is answered again finds out that the registry is back.
-                let may_be_lost = memory.outage.is_away() || memory.outage.is_settling(now);
-                if *is_light
-                    && may_be_lost
-                    && let Some(known) = memory.lists.host(service, host, now).filter(|known| known.ephemeral)
-                {
-                    sent.tell_all(service, host, known);
-                }
-                Before::Ask
-            }
-            What::Write(which, effect) if memory.kept.effect(which).is_some() => {
-                let write = Write { sent: sent.clone(), caller: question.caller };
-                match self.keep(&mut memory, which, *effect, write, arrival) {
-                    // Whoever may is let by the registry, if it is there.
-                    Answered::Refused(Refused::Stranger) if !memory.outage.is_away() => Before::Ask,
-                    answered => Before::Answered(answered),
-                }
-            }
-            What::Write(..) | What::List(_) | What::Other => Before::Ask,
+        let before = self.memory.lock().before(question, sent, arrival, self.clock.now());
+        if matches!(before, Before::Answered(Answered::Kept)) {
+            self.has_kept();
+        }
+        before
+    }
+
+    async fn ask(&self, question: Question, sent: Sent, arrival: u64) -> Answered {
+        match self.asking.ask(&question, &sent).await {
+            Ok(response) => self.heard(question, response, arrival),
+            Err(failed) => self.unheard(question, sent, failed, arrival),
         }
     }
 
@@ -308,66 +205,12 @@ impl Inner {
         };
         let mut memory = self.memory.lock();
         memory.pace.note(now);
+        // They may have gone and come back without a request that saw it, and have lost what lives by beats.
+        if self.asking.were_all_down() {
+            self.is_away(&mut memory, true);
+        }
         self.is_back(&mut memory);
-        if let What::Write(which, _) = &question.what {
-            let writes = memory.writing.entry(which.clone()).or_default();
-            writes.answered = writes.answered.max(Some(arrival));
-        }
-        if !response.status().is_success() {
-            return Answered::Registry(response);
-        }
-        let settling = memory.outage.is_settling(now);
-        match question.what {
-            What::List(key) => {
-                memory.callers.admit(question.caller, Right::Reads);
-                return self.listed(&mut memory, key, response, hosts);
-            }
-            What::Write(which, effect) => {
-                memory.callers.admit(question.caller, Right::Writes);
-                if settling && effect == Effect::Deregisters {
-                    memory.lists.remove_host(&which.service, &which.host);
-                }
-            }
-            What::Beat { .. } => memory.callers.admit(question.caller, Right::Writes),
-            What::Other => {}
-        }
-        Answered::Registry(response)
-    }
-
-    /// A list that a server has answered, with its hosts where they matter.
-    fn listed(
-        &self,
-        memory: &mut Memory,
-        key: ListKey,
-        mut response: Response<Bytes>,
-        hosts: Option<HashMap<HostKey, Host>>,
-    ) -> Answered {
-        let now = self.clock.now();
-        let settling = memory.outage.is_settling(now);
-        if settling || !memory.kept.is_empty() {
-            let hosts = hosts.unwrap_or_else(|| stale::hosts_of(response.body()));
-            if settling
-                && memory.lists.has_more(&key, &hosts, now)
-                && let Some(last) = memory.lists.last(&key, now)
-            {
-                return Answered::Stale(last);
-            }
-            // Who has left is listed no more, though the registry has yet to hear of it.
-            let has_left = |host: &HostKey| {
-                let of_kind =
-                    |ephemeral| Which { service: key.service.clone(), host: host.clone(), ephemeral };
-                [true, false]
-                    .map(of_kind)
-                    .iter()
-                    .any(|which| memory.kept.effect(which) == Some(Effect::Deregisters))
-            };
-            let body = stale::without_hosts(std::mem::take(response.body_mut()), &hosts, has_left);
-            *response.body_mut() = body;
-        }
-        let media_type = response.headers().get(header::CONTENT_TYPE).cloned();
-        let answer = Answer { media_type, body: response.body().clone() };
-        memory.lists.remember(key, answer, now);
-        Answered::Registry(response)
+        memory.heard(question, response, hosts, arrival, now)
     }
 
     /// Notes that the cluster is there, and tells people where it wasn't.
@@ -376,92 +219,68 @@ impl Inner {
         if let Some(Turn::Returned(away)) = memory.outage.answered(now) {
             memory.replayed = 0;
             let (away_s, kept) = (away.as_secs(), memory.kept.len());
-            tracing::info!(away_s, kept, "a legacy server answers again");
+            if let Some(unlogged) = self.turns.pass(&["back"], Instant::now()) {
+                tracing::info!(away_s, kept, unlogged, "a legacy server answers again");
+            }
             self.keeps.notify_one();
         }
         self.calm_down(memory);
     }
 
     /// Notes whether what is remembered may matter still.
-    pub fn calm_down(&self, memory: &Memory) {
-        let (now, outage) = (self.clock.now(), &memory.outage);
-        let disturbed = outage.is_away() || outage.is_settling(now) || !memory.kept.is_empty();
+    pub fn calm_down(&self, memory: &mut Memory) {
+        let disturbed = memory.is_disturbed(self.clock.now());
         if disturbed != self.is_disturbed.load(Relaxed) {
             self.is_disturbed.store(disturbed, Relaxed);
+            if !disturbed {
+                memory.lists.forget_hosts();
+            }
         }
     }
 
-    /// No server has.
+    /// No server has answered.
     fn unheard(&self, question: Question, sent: Sent, failed: Failed, arrival: u64) -> Answered {
-        let now = self.clock.now();
         let mut memory = self.memory.lock();
-        // A server whose cluster has just lost an owner can't say what becomes of a write; any can read.
-        if failed.refused != Refused::Full && (failed.nobody || matches!(question.what, What::List(_))) {
-            self.is_away(&mut memory, failed.refuse);
-        }
-        let refused = Answered::Refused(failed.refused);
-        match question.what {
-            What::List(_) if !memory.callers.knows(question.caller, Right::Reads) => {
-                Answered::Refused(Refused::Stranger)
+        let says_so = match question.what {
+            // Any server can read, whoever owns it.
+            What::List(_) => failed.refused != Refused::Full,
+            What::Beat { .. } | What::Write(..) => {
+                matches!(failed.refused, Refused::TimedOut | Refused::Doubtful)
             }
-            What::List(key) => memory.lists.last(&key, now).map_or(refused, Answered::Stale),
-            _ if failed.refused == Refused::Full => refused,
-            What::Beat { service, host, .. } => match memory.lists.host(&service, &host, now) {
-                Some(known) => Answered::Known(Some(known.metadata.clone())),
-                None if memory.outage.is_away() => Answered::Unknown,
-                // It is there, and may know it.
-                None => refused,
-            },
-            What::Write(which, effect) => {
-                let write = Write { sent, caller: question.caller };
-                self.keep(&mut memory, &which, effect, write, arrival)
-            }
-            What::Other => failed.said.map_or(refused, Answered::Registry),
+            // It may have much to do.
+            What::Change { .. } | What::Other => false,
+        };
+        if failed.nobody || says_so {
+            self.is_away(&mut memory, failed.nobody);
         }
+        let answered = memory.unheard(question, sent, failed, arrival, self.clock.now());
+        drop(memory);
+        if matches!(answered, Answered::Kept) {
+            self.has_kept();
+        }
+        answered
     }
 
-    fn is_away(&self, memory: &mut Memory, sure: bool) {
+    /// A request has got no answer, by which it is `sure` that nobody is there, or not.
+    pub fn is_away(&self, memory: &mut Memory, sure: bool) {
         if let Some(Turn::Left) = memory.outage.unanswered(self.clock.now(), sure) {
             memory.pace.pause();
             self.counts.outages.fetch_add(1, Relaxed);
             self.is_disturbed.store(true, Relaxed);
             let lists = memory.lists.len();
-            tracing::warn!(
-                lists,
-                "no legacy server answers: the last lists are served, registrations are kept until one is back"
-            );
+            if let Some(unlogged) = self.turns.pass(&["away"], Instant::now()) {
+                tracing::warn!(
+                    lists,
+                    unlogged,
+                    "no legacy server answers: the last lists are served, registrations are kept until one is back"
+                );
+            }
         }
     }
 
-    fn keep(
-        &self,
-        memory: &mut Memory,
-        which: &Which,
-        effect: Effect,
-        write: Write,
-        arrival: u64,
-    ) -> Answered {
-        let (callers, caller) = (&memory.callers, write.caller);
-        let is_others = || memory.kept.turn_of(which).is_some_and(|kept| kept.write.caller != caller);
-        if !callers.knows(caller, Right::Writes)
-            || (!callers.lets_anybody(caller, Right::Writes) && is_others())
-        {
-            return Answered::Refused(Refused::Stranger);
-        }
-        // The registry has taken one that came later.
-        if memory.writing.get(which).is_some_and(|writes| writes.answered > Some(arrival)) {
-            return Answered::Kept;
-        }
-        let bytes = write.sent.bytes();
-        if memory.kept.keep(which, Arrived { arrival, effect, write, bytes }).is_err() {
-            return Answered::Refused(Refused::NoRoom);
-        }
-        if memory.kept.effect(which) == Some(Effect::Deregisters) {
-            memory.lists.remove_host(&which.service, &which.host);
-        }
+    fn has_kept(&self) {
         self.is_disturbed.store(true, Relaxed);
         self.keeps.notify_one();
-        Answered::Kept
     }
 }
 

@@ -1,10 +1,10 @@
 //! Registrations and deregistrations of the time in which no legacy server answers: kept, and sent when one does again.
 //!
 //! Pure. Of each instance the newest counts, by when its request came, in the place that it has among all. They go in that
-//! order, one at a time; one that isn't taken lets the others go first. What has no room is refused, so that its client
-//! knows. Source: ours.
+//! order, one of an instance at a time; one that isn't taken waits, longer each time, and lets the others go first. What
+//! has no room is refused, so that its client knows. Source: ours.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::stale::HostKey;
 use crate::{base::clock::Millis, model::ServiceKey};
@@ -32,6 +32,10 @@ pub enum Effect {
 /// Bytes of all writes that wait.
 pub const MOST_BYTES: usize = 64 << 20;
 
+/// Milliseconds until one that wasn't taken is tried again: twice as long each time, up to the most.
+const LEAST_WAIT_MS: u64 = 500;
+const MOST_WAIT_MS: u64 = 30_000;
+
 /// There is no room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("as many registrations as may be are waiting for the registry")]
@@ -45,15 +49,17 @@ pub struct Kept<W> {
     bytes: usize,
     next: u64,
     by_instance: HashMap<Which, Entry<W>>,
-    /// Those that may go, by their numbers.
+    /// Those that may go, by their places.
     ready: BTreeMap<u64, Which>,
     /// Those that weren't taken, by when they may be tried again.
     later: BTreeMap<(Millis, u64), Which>,
+    /// A write of them is being sent, so that none of theirs overtakes it.
+    under_way: HashSet<Which>,
 }
 
 #[derive(Debug)]
 struct Entry<W> {
-    number: u64,
+    place: u64,
     /// It waits for this time among `later`.
     not_before: Option<Millis>,
     tries: u32,
@@ -63,11 +69,11 @@ struct Entry<W> {
     bytes: usize,
 }
 
-/// A write that is to be sent; its number goes back with how that ended.
+/// A write that is being sent: nothing more of its instance is until [`Kept::ended`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn<W> {
-    /// Stands for it.
-    pub number: u64,
+    /// The number of its request.
+    pub arrival: u64,
     /// Of which instance.
     pub which: Which,
     /// What it does.
@@ -98,7 +104,8 @@ impl<W: Clone> Kept<W> {
 
     fn within(most: usize, most_bytes: usize) -> Self {
         let (by_instance, ready, later) = (HashMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { most, most_bytes, bytes: 0, next: 0, by_instance, ready, later }
+        let under_way = HashSet::new();
+        Self { most, most_bytes, bytes: 0, next: 0, by_instance, ready, later, under_way }
     }
 
     /// Keeps a write, instead of what is kept of its instance; one that came before that is over.
@@ -118,11 +125,11 @@ impl<W: Clone> Kept<W> {
             return Err(Full);
         }
         self.forget(which);
-        let number = self.number();
+        let place = self.place();
         self.bytes += bytes;
-        let entry = Entry { number, not_before: None, tries: 0, arrival, effect, write, bytes };
+        let entry = Entry { place, not_before: None, tries: 0, arrival, effect, write, bytes };
         self.by_instance.insert(which.clone(), entry);
-        self.ready.insert(number, which.clone());
+        self.ready.insert(place, which.clone());
         Ok(())
     }
 
@@ -134,52 +141,73 @@ impl<W: Clone> Kept<W> {
 
     /// What is kept of this instance.
     #[must_use]
-    pub fn turn_of(&self, which: &Which) -> Option<Turn<W>> {
-        let Entry { number, effect, write, .. } = self.by_instance.get(which)?;
-        Some(Turn { number: *number, which: which.clone(), effect: *effect, write: write.clone() })
+    pub fn write(&self, which: &Which) -> Option<&W> {
+        self.by_instance.get(which).map(|entry| &entry.write)
     }
 
-    /// The first of all that may go now. It stays until [`Kept::done`].
+    /// Begins to send what is kept of this instance, out of turn; nothing where that is being done, or nothing is kept.
+    pub fn begin(&mut self, which: &Which) -> Option<Turn<W>> {
+        let Entry { arrival, effect, write, .. } = self.by_instance.get(which)?;
+        let turn = Turn { arrival: *arrival, which: which.clone(), effect: *effect, write: write.clone() };
+        self.under_way.insert(which.clone()).then_some(turn)
+    }
+
+    /// Begins to send the first of all that may go now. It stays until [`Kept::done`].
     pub fn first(&mut self, now: Millis) -> Option<Turn<W>> {
         while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= now) {
             let which = first.remove();
-            let number = self.number();
+            let place = self.place();
             if let Some(entry) = self.by_instance.get_mut(&which) {
-                (entry.number, entry.not_before) = (number, None);
-                self.ready.insert(number, which);
+                (entry.place, entry.not_before) = (place, None);
+                self.ready.insert(place, which);
             }
         }
-        let (_, which) = self.ready.first_key_value()?;
-        self.turn_of(which)
+        let which = self.ready.values().find(|which| !self.under_way.contains(*which))?.clone();
+        self.begin(&which)
     }
 
-    /// The write with this number wasn't taken: it may be tried again from then on, behind others. Gives how often it has
-    /// been tried; 0 where a newer one has taken its place meanwhile.
-    pub fn postpone(&mut self, number: u64, not_before: Millis) -> u32 {
-        let Some(which) = self.ready.remove(&number) else { return 0 };
-        let Some(entry) = self.by_instance.get_mut(&which) else { return 0 };
-        entry.tries += 1;
+    /// Nothing of this instance is being sent any more.
+    pub fn ended(&mut self, which: &Which) {
+        self.under_way.remove(which);
+    }
+
+    /// This write wasn't taken: it may be tried again later, behind others. Gives how often it has been tried so that it
+    /// `counts`; 0 where a newer one has taken its place meanwhile.
+    pub fn postpone(&mut self, turn: &Turn<W>, counts: bool, now: Millis) -> u32 {
+        let is_it = |entry: &&mut Entry<W>| entry.arrival == turn.arrival;
+        let Some(entry) = self.by_instance.get_mut(&turn.which).filter(is_it) else { return 0 };
+        match entry.not_before {
+            None => self.ready.remove(&entry.place),
+            Some(not_before) => self.later.remove(&(not_before, entry.place)),
+        };
+        let wait_ms = (LEAST_WAIT_MS << entry.tries.min(6)).min(MOST_WAIT_MS);
+        let not_before = now.plus(wait_ms);
+        entry.tries += u32::from(counts);
         entry.not_before = Some(not_before);
-        self.later.insert((not_before, number), which);
+        self.later.insert((not_before, entry.place), turn.which.clone());
         entry.tries
     }
 
-    /// The write with this number has been answered, or is given up. Nothing happens where a newer one has taken its place.
-    pub fn done(&mut self, number: u64) {
-        let is_it = |which: &&Which| self.by_instance.get(*which).is_some_and(|entry| entry.number == number);
-        let which = self.ready.get(&number).or_else(|| self.later.values().find(is_it)).cloned();
-        if let Some(which) = which.filter(|which| is_it(&which)) {
-            self.forget(&which);
+    /// This write has been answered, or is given up. Nothing happens where a newer one has taken its place.
+    pub fn done(&mut self, turn: &Turn<W>) {
+        if self.by_instance.get(&turn.which).is_some_and(|entry| entry.arrival == turn.arrival) {
+            self.forget(&turn.which);
         }
     }
 
-    /// Forgets what is kept of an instance.
-    pub fn forget(&mut self, which: &Which) {
+    /// A write of this instance has been answered that came later than what is kept of it, if anything.
+    pub fn overtaken(&mut self, which: &Which, arrival: u64) {
+        if self.by_instance.get(which).is_some_and(|entry| entry.arrival < arrival) {
+            self.forget(which);
+        }
+    }
+
+    fn forget(&mut self, which: &Which) {
         let Some(entry) = self.by_instance.remove(which) else { return };
         self.bytes -= entry.bytes;
         match entry.not_before {
-            None => self.ready.remove(&entry.number),
-            Some(not_before) => self.later.remove(&(not_before, entry.number)),
+            None => self.ready.remove(&entry.place),
+            Some(not_before) => self.later.remove(&(not_before, entry.place)),
         };
     }
 
@@ -195,7 +223,7 @@ impl<W: Clone> Kept<W> {
         self.by_instance.is_empty()
     }
 
-    fn number(&mut self) -> u64 {
+    fn place(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
@@ -223,7 +251,8 @@ mod tests {
         let mut sent = Vec::new();
         while let Some(turn) = kept.first(now) {
             sent.push(turn.write);
-            kept.done(turn.number);
+            kept.done(&turn);
+            kept.ended(&turn.which);
         }
         assert_eq!(kept.len(), kept.ready.len() + kept.later.len());
         assert!(!kept.is_empty() || kept.bytes == 0);
@@ -292,33 +321,57 @@ mod tests {
         kept.keep(&which(1), arrived(1, Registers, "+1")).unwrap();
         let under_way = kept.first(NOW).unwrap();
         kept.keep(&which(1), arrived(2, Deregisters, "-1")).unwrap();
-        kept.done(under_way.number);
-        assert_eq!(kept.postpone(under_way.number, NOW), 0);
+        assert_eq!((kept.first(NOW), kept.begin(&which(1))), (None, None), "one at a time");
+        kept.done(&under_way);
+        assert_eq!(kept.postpone(&under_way, true, NOW), 0);
+        kept.ended(&which(1));
         assert_eq!(kept.effect(&which(1)), Some(Deregisters));
         assert_eq!(drain(&mut kept, NOW), ["-1"]);
     }
 
     #[test]
-    fn what_is_not_taken_lets_others_go_first_and_comes_again_later() {
+    fn what_is_not_taken_lets_others_go_first_and_comes_again_later_each_time() {
         let mut kept = Kept::new(10);
         for (arrival, write) in (1..).zip(["+1", "+2", "+3"]) {
             kept.keep(&which(i32::try_from(arrival).unwrap()), arrived(arrival, Registers, write)).unwrap();
         }
-        let first = kept.first(NOW).unwrap();
-        assert_eq!((first.write, kept.postpone(first.number, NOW.plus(500))), ("+1", 1));
-        assert_eq!(drain(&mut kept, NOW), ["+2", "+3"]);
-        let again = kept.first(NOW.plus(500)).unwrap();
-        assert_eq!((again.write, kept.postpone(again.number, NOW.plus(900))), ("+1", 2));
-        // It can be done while it waits, too, and a newer one takes its place.
-        let waits = kept.turn_of(&which(1)).unwrap();
+        let fail = |kept: &mut Kept<&'static str>, counts, now: u64| {
+            let turn = kept.first(Millis(now))?;
+            kept.ended(&turn.which);
+            Some((turn.write, kept.postpone(&turn, counts, Millis(now))))
+        };
+        assert_eq!(fail(&mut kept, true, 0), Some(("+1", 1)));
+        assert_eq!(drain(&mut kept, Millis(0)), ["+2", "+3"]);
+        assert_eq!((fail(&mut kept, true, 499), fail(&mut kept, true, 500)), (None, Some(("+1", 2))));
+        assert_eq!((fail(&mut kept, false, 1_499), fail(&mut kept, false, 1_500)), (None, Some(("+1", 2))));
+        assert_eq!((fail(&mut kept, true, 3_499), fail(&mut kept, true, 3_500)), (None, Some(("+1", 3))));
+        for tries in 4..20 {
+            assert_eq!(fail(&mut kept, true, u64::from(tries) * 100_000), Some(("+1", tries)));
+        }
+        assert_eq!(fail(&mut kept, true, 1_929_999), None);
+        // It can go while it waits, too, and a newer one takes its place.
+        let waits = kept.begin(&which(1)).unwrap();
         kept.keep(&which(1), arrived(9, Deregisters, "-1")).unwrap();
-        kept.done(waits.number);
+        kept.done(&waits);
+        kept.ended(&which(1));
         assert_eq!(drain(&mut kept, NOW), ["-1"]);
         kept.keep(&which(4), arrived(10, Registers, "+4")).unwrap();
         let waits = kept.first(NOW).unwrap();
-        kept.postpone(waits.number, NOW.plus(500));
-        kept.done(waits.number);
+        kept.postpone(&waits, true, NOW);
+        kept.postpone(&waits, true, NOW);
+        assert_eq!(kept.later.len(), 1);
+        kept.done(&waits);
         assert!(kept.is_empty() && kept.later.is_empty() && kept.bytes == 0);
+    }
+
+    #[test]
+    fn what_is_older_than_an_answered_write_is_over() {
+        let mut kept = Kept::new(10);
+        kept.keep(&which(1), arrived(2, Registers, "+1")).unwrap();
+        kept.overtaken(&which(1), 1);
+        assert_eq!(kept.len(), 1);
+        kept.overtaken(&which(1), 3);
+        assert!(kept.is_empty());
     }
 
     proptest! {
@@ -330,7 +383,8 @@ mod tests {
             let send = |kept: &mut Kept<(i32, bool)>, registry: &mut HashMap<i32, bool>| {
                 let Some(turn) = kept.first(Millis(u64::MAX)) else { return };
                 registry.insert(turn.write.0, turn.write.1);
-                kept.done(turn.number);
+                kept.done(&turn);
+                kept.ended(&turn.which);
             };
             for (arrival, (port, registers, then)) in (0..).zip(writes) {
                 let effect = if registers { Registers } else { Deregisters };
@@ -343,7 +397,8 @@ mod tests {
                     1 => send(&mut kept, &mut registry),
                     _ => {
                         if let Some(turn) = kept.first(NOW) {
-                            kept.postpone(turn.number, NOW.plus(1));
+                            kept.postpone(&turn, true, NOW);
+                            kept.ended(&turn.which);
                         }
                     }
                 }

@@ -9,15 +9,18 @@ use crate::base::clock::Millis;
 
 /// How long a cluster that is back may take to hear of all instances: a beat period and a little more.
 pub const SETTLING: Duration = Duration::from_secs(6);
+/// The longest that it is given for those that beat more seldom; after 30 s without a beat an instance is removed.
+const LONGEST: Duration = Duration::from_secs(31);
 
 /// How it is with the legacy cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     /// It answers.
+    #[default]
     There,
     /// It doesn't, since then.
     Away(Millis),
-    /// It answers again, and may not know all before then.
+    /// It answers again since then, and may not know all yet.
     Settling(Millis),
 }
 
@@ -26,14 +29,13 @@ const SILENCE_MS: u64 = 2_500;
 /// How many failures that takes.
 const FAILURES: u32 = 3;
 
-/// Watches the legacy cluster by what becomes of requests.
-#[derive(Debug)]
+/// Watches the legacy cluster by what becomes of requests; one that is taken to be there at first.
+#[derive(Debug, Default)]
 pub struct Outage {
     state: State,
     last_answer: Millis,
     /// Since the last answer.
     failures: u32,
-    settling_ms: u64,
 }
 
 /// What has changed, for those who must know.
@@ -46,22 +48,15 @@ pub enum Turn {
 }
 
 impl Outage {
-    /// Of a cluster that is taken to be there.
-    #[must_use]
-    pub fn new(settling: Duration) -> Self {
-        let settling_ms = u64::try_from(settling.as_millis()).unwrap_or(u64::MAX);
-        Self { state: State::There, last_answer: Millis(0), failures: 0, settling_ms }
-    }
-
     /// A server has answered.
     pub fn answered(&mut self, now: Millis) -> Option<Turn> {
         (self.last_answer, self.failures) = (now, 0);
         match self.state {
             State::Away(since) => {
-                self.state = State::Settling(now.plus(self.settling_ms));
+                self.state = State::Settling(now);
                 Some(Turn::Returned(Duration::from_millis(now.since(since))))
             }
-            State::Settling(until) if now >= until => {
+            State::Settling(since) if has_passed(since, LONGEST, now) => {
                 self.state = State::There;
                 None
             }
@@ -98,8 +93,23 @@ impl Outage {
     /// The cluster is back for so short that it may not know all.
     #[must_use]
     pub fn is_settling(&self, now: Millis) -> bool {
-        matches!(self.state, State::Settling(until) if now < until)
+        matches!(self.state, State::Settling(since) if !has_passed(since, LONGEST, now))
     }
+
+    /// It may not know an instance that beats so often: it is away, or back for less than that and a little more.
+    #[must_use]
+    pub fn may_lack(&self, beats_every: Option<Duration>, now: Millis) -> bool {
+        let patience = beats_every.map_or(SETTLING, |every| every.saturating_add(Duration::from_secs(1)));
+        match self.state {
+            State::There => false,
+            State::Away(_) => true,
+            State::Settling(since) => !has_passed(since, patience.clamp(SETTLING, LONGEST), now),
+        }
+    }
+}
+
+fn has_passed(since: Millis, time: Duration, now: Millis) -> bool {
+    Duration::from_millis(now.since(since)) >= time
 }
 
 #[cfg(test)]
@@ -108,7 +118,7 @@ mod tests {
 
     #[test]
     fn an_outage_begins_and_ends_once_each() {
-        let mut outage = Outage::new(SETTLING);
+        let mut outage = Outage::default();
         assert_eq!(outage.answered(Millis(0)), None);
         assert_eq!(outage.unanswered(Millis(1_000), true), Some(Turn::Left));
         assert_eq!(outage.unanswered(Millis(2_000), true), None);
@@ -120,19 +130,27 @@ mod tests {
 
     #[test]
     fn after_an_outage_and_only_then_it_takes_a_while_until_all_is_believed() {
-        let mut outage = Outage::new(SETTLING);
+        let mut outage = Outage::default();
         assert!(!outage.is_settling(Millis(0)));
         outage.unanswered(Millis(0), true);
         assert!(!outage.is_settling(Millis(0)));
         outage.answered(Millis(1_000));
-        assert!(outage.is_settling(Millis(6_999)) && !outage.is_settling(Millis(7_000)));
-        outage.answered(Millis(7_000));
+        let may_lack = |outage: &Outage, every, now| outage.may_lack(every, Millis(now));
+        assert!(may_lack(&outage, None, 6_999) && !may_lack(&outage, None, 7_000));
+        let slow = Some(Duration::from_secs(20));
+        assert!(may_lack(&outage, slow, 21_999) && !may_lack(&outage, slow, 22_000));
+        let (quick, never) = (Some(Duration::from_secs(1)), Some(Duration::MAX));
+        assert!(may_lack(&outage, quick, 6_999) && !may_lack(&outage, quick, 7_000));
+        assert!(may_lack(&outage, never, 31_999) && !may_lack(&outage, never, 32_000));
+        assert!(outage.is_settling(Millis(31_999)) && !outage.is_settling(Millis(32_000)));
+        outage.answered(Millis(32_000));
         assert_eq!(outage.state, State::There);
+        assert!(!may_lack(&outage, never, 32_000));
     }
 
     #[test]
     fn one_slow_answer_among_others_is_no_outage_and_silence_is() {
-        let mut outage = Outage::new(SETTLING);
+        let mut outage = Outage::default();
         for ms in (0..60_000).step_by(100) {
             assert_eq!(outage.answered(Millis(ms)), None);
             assert_eq!(outage.unanswered(Millis(ms + 50), false), None);
@@ -147,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_cluster_that_goes_again_while_it_settles_is_away() {
-        let mut outage = Outage::new(SETTLING);
+        let mut outage = Outage::default();
         outage.unanswered(Millis(0), true);
         outage.answered(Millis(1_000));
         assert_eq!(outage.unanswered(Millis(2_000), true), Some(Turn::Left));

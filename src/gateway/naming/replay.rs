@@ -1,33 +1,49 @@
 //! Sends what was kept while no legacy server answered.
+//!
+//! A kept write is this node's own: its client has been told that it is done. So it is sent until a server has taken it,
+//! whatever became of it before; it is about a key, and done twice is as done once.
 
 use std::{
     sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use http::Response;
-
 use super::{
-    handle::{Inner, Write},
-    kept::Turn,
+    asking::PATIENCE,
+    handle::Inner,
+    kept::{Turn, Which},
+    memory::Write,
     question::{Question, What},
 };
 
-/// How often a kept write is tried that isn't taken, and the first while nobody is there.
+/// How often the first is tried while nobody is there.
 pub(super) const TRY_EVERY: Duration = Duration::from_millis(500);
-/// How often one is tried that the registry, which is there, answers with an error of its own or not at all.
+/// How often one is tried that the registry, which is there, answers with an error of its own or not at all: for two minutes.
 pub(super) const MOST_TRIES: u32 = 10;
 
 /// What became of a kept write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// It is answered, or given up.
-    Done,
+    /// The registry has it.
+    Taken,
+    /// The registry doesn't want it, or hasn't taken it often enough.
+    Rejected,
     /// It comes again.
-    Postponed,
-    /// Nobody is there.
+    Waits,
+    /// So it does, and so does all else: nobody is there.
     Nobody,
+}
+
+/// A write of this instance is being sent.
+struct UnderWay<'a> {
+    inner: &'a Inner,
+    which: &'a Which,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.inner.memory.lock().kept.ended(self.which);
+    }
 }
 
 impl Inner {
@@ -38,19 +54,23 @@ impl Inner {
                 let mut memory = self.memory.lock();
                 (memory.kept.first(self.clock.now()), memory.pace.gap(), memory.kept.len())
             };
-            let pause = match next {
-                None if waiting == 0 => break,
-                None => TRY_EVERY,
-                Some(next) => match self.send(next).await {
-                    Sending::Done | Sending::Postponed => gap,
-                    Sending::Nobody => TRY_EVERY,
-                },
+            let Some(next) = next else {
+                if waiting == 0 {
+                    break;
+                }
+                // All that is kept waits; something else may come.
+                _ = tokio::time::timeout(TRY_EVERY, self.keeps.notified()).await;
+                continue;
+            };
+            let pause = match self.send(next).await {
+                Sending::Taken | Sending::Rejected | Sending::Waits => gap,
+                Sending::Nobody => TRY_EVERY,
             };
             tokio::time::sleep(pause).await;
         }
         let replayed = {
             let mut memory = self.memory.lock();
-            self.calm_down(&memory);
+            self.calm_down(&mut memory);
             std::mem::take(&mut memory.replayed)
         };
         if replayed > 0 {
@@ -60,53 +80,57 @@ impl Inner {
 
     /// Sends one.
     pub(super) async fn send(&self, turn: Turn<Write>) -> Sending {
-        let Turn { number, which, effect, write: Write { sent, caller } } = turn;
-        let service = Some(which.service.clone());
-        let question = Question { service, caller, what: What::Write(which, effect) };
-        let answered = self.asking.ask(&question, &sent).await;
+        let _under_way = UnderWay { inner: self, which: &turn.which };
+        let Write { sent, caller } = &turn.write;
+        let what = What::Write(turn.which.clone(), turn.effect);
+        let question = Question { service: Some(turn.which.service.clone()), caller: *caller, what };
+        let answered = self.asking.ask_within(&question, sent, PATIENCE).await;
+        let now = self.clock.now();
         let mut memory = self.memory.lock();
-        match &answered {
-            // A cluster that has just started can't take all at once.
-            Ok(response) if !response.status().is_server_error() => {}
-            Err(failed) if failed.nobody => return Sending::Nobody,
-            _ => {
-                let not_before =
-                    self.clock.now().plus(u64::try_from(TRY_EVERY.as_millis()).unwrap_or(u64::MAX));
-                if memory.kept.postpone(number, not_before) < MOST_TRIES {
-                    return Sending::Postponed;
-                }
+        let is_there = match &answered {
+            Ok(_) => {
+                self.is_back(&mut memory);
+                true
             }
+            Err(failed) if failed.nobody => {
+                self.is_away(&mut memory, true);
+                return Sending::Nobody;
+            }
+            Err(_) => !memory.outage.is_away(),
+        };
+        // A cluster that has just started can't take all at once.
+        let response = answered.as_ref().ok().filter(|response| !response.status().is_server_error());
+        if response.is_none() && memory.kept.postpone(&turn, is_there, now) < MOST_TRIES {
+            return if is_there { Sending::Waits } else { Sending::Nobody };
         }
-        memory.kept.done(number);
+        memory.kept.done(&turn);
         memory.replayed += 1;
-        if answered.is_ok() {
-            self.is_back(&mut memory);
+        let is_taken = response.is_some_and(|response| response.status().is_success());
+        if is_taken {
+            memory.is_taken(&turn.which, turn.effect, now);
         }
+        self.calm_down(&mut memory);
         drop(memory);
-        match answered {
-            Ok(response) if response.status().is_success() => _ = self.counts.replayed.fetch_add(1, Relaxed),
-            Ok(response) => self.is_rejected(&response),
-            Err(_) => {
-                self.counts.rejected.fetch_add(1, Relaxed);
-                if let Some(unlogged) = self.rejections.pass(&["unanswered"], Instant::now()) {
-                    tracing::warn!(unlogged, "the legacy cluster doesn't take a registration that was kept");
-                }
-            }
+        if is_taken {
+            self.counts.replayed.fetch_add(1, Relaxed);
+            return Sending::Taken;
         }
-        Sending::Done
-    }
-
-    fn is_rejected(&self, response: &Response<Bytes>) {
-        let status = response.status();
         self.counts.rejected.fetch_add(1, Relaxed);
-        if let Some(unlogged) = self.rejections.pass(&[status.as_str()], Instant::now()) {
+        let said = answered.ok().map(|response| {
             let text = String::from_utf8_lossy(&response.body()[..response.body().len().min(200)]);
+            (response.status().as_u16(), text.into_owned())
+        });
+        let (status, text) = said.unzip();
+        if let Some(unlogged) =
+            self.rejections.pass(&[&status.unwrap_or_default().to_string()], Instant::now())
+        {
             tracing::warn!(
-                status = status.as_u16(),
-                text = %text,
+                status,
+                text,
                 unlogged,
-                "the legacy cluster refuses a registration that was kept"
+                "the legacy cluster doesn't take a registration that was kept: it is given up"
             );
         }
+        Sending::Rejected
     }
 }

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     base::clock::Millis,
-    model::{ServiceKey, name::DEFAULT_CLUSTER},
+    model::{Metadata, ServiceKey, instance::own_beat_interval_ms, name::DEFAULT_CLUSTER},
 };
 
 /// Lists that are remembered, besides the empty ones.
@@ -81,6 +81,16 @@ pub struct Host {
     pub ephemeral: bool,
     /// Where it stands in the list.
     range: Range<usize>,
+}
+
+impl Host {
+    /// How often it beats, where its metadata say so.
+    #[must_use]
+    pub fn beats_every(&self) -> Option<Duration> {
+        memchr::memmem::find(self.metadata.as_bytes(), b"preserved.")?;
+        let metadata: Metadata = serde_json::from_str(&self.metadata).ok()?;
+        own_beat_interval_ms(&metadata).map(Duration::from_millis)
+    }
 }
 
 /// Which host of a service: ip, port, cluster.
@@ -183,11 +193,22 @@ impl Lists {
         Some(Last { answer: entry.answer.clone(), age: Duration::from_millis(now.since(entry.at)) })
     }
 
-    /// Whether the last good answer to this question has other hosts beside these.
+    /// Whether the last good answer to this question has hosts beside these, of which one `may_lack`.
     #[must_use]
-    pub fn has_more(&self, key: &ListKey, hosts: &HashMap<HostKey, Host>, now: Millis) -> bool {
+    pub fn has_more(
+        &self,
+        key: &ListKey,
+        hosts: &HashMap<HostKey, Host>,
+        may_lack: impl Fn(&Host) -> bool,
+        now: Millis,
+    ) -> bool {
         let Some(entry) = self.by_key.get(key).filter(|entry| self.is_good(entry, now)) else { return false };
-        !entry.is_empty && entry.hosts().keys().any(|host| !hosts.contains_key(host))
+        !entry.is_empty && entry.hosts().iter().any(|(key, host)| !hosts.contains_key(key) && may_lack(host))
+    }
+
+    /// Frees what was read of lists: it takes as much room as they do, and is of use in an outage alone.
+    pub fn forget_hosts(&mut self) {
+        self.by_key.values_mut().for_each(|entry| _ = entry.hosts.take());
     }
 
     /// What the last lists of a service say of one of its hosts.
@@ -426,16 +447,29 @@ mod tests {
     fn a_shorter_list_lacks_hosts_and_a_longer_one_does_not() {
         let mut lists = Lists::new(MINUTE);
         lists.remember(key("G@@a"), answer(&list(&[1, 2])), Millis(0));
-        let lacks =
-            |ports: &[i32]| lists.has_more(&key("G@@a"), &hosts_of(list(ports).as_bytes()), Millis(0));
+        let lacks = |ports: &[i32]| {
+            lists.has_more(&key("G@@a"), &hosts_of(list(ports).as_bytes()), |_| true, Millis(0))
+        };
         assert!(lacks(&[]) && lacks(&[2]) && lacks(&[2, 3, 4]));
         assert!(!lacks(&[1, 2]) && !lacks(&[3, 2, 1]));
-        assert!(lists.has_more(&key("G@@a"), &HashMap::new(), Millis(0)));
-        assert!(!lists.has_more(&key("G@@b"), &HashMap::new(), Millis(0)));
-        assert!(
-            !lists.has_more(&key("G@@a"), &HashMap::new(), Millis(60_001)),
-            "what is too old says nothing"
-        );
+        let lacks_all = |name, may_lack: fn(&Host) -> bool, now| {
+            lists.has_more(&key(name), &HashMap::new(), may_lack, Millis(now))
+        };
+        assert!(lacks_all("G@@a", |_| true, 0));
+        assert!(!lacks_all("G@@a", |_| false, 0), "it has had time to tell");
+        assert!(!lacks_all("G@@b", |_| true, 0));
+        assert!(!lacks_all("G@@a", |_| true, 60_001), "what is too old says nothing");
+    }
+
+    #[test]
+    fn a_host_beats_as_often_as_its_metadata_say() {
+        let every = |metadata: &str| {
+            let list = format!(r#"{{"hosts":[{{"ip":"a","port":1,"metadata":{metadata}}}]}}"#);
+            hosts_of(list.as_bytes()).values().next().unwrap().beats_every()
+        };
+        let interval = r#"{"preserved.heart.beat.interval":"20000"}"#;
+        assert_eq!(every(interval), Some(Duration::from_secs(20)));
+        assert_eq!((every("{}"), every("null"), every(r#"{"preserved.x":"1"}"#)), (None, None, None));
     }
 
     #[test]
