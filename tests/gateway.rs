@@ -8,104 +8,15 @@ mod support;
 use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
 use support::{
-    http::{authority, call, exchange},
+    http::{authority, call},
+    legacy::{Legacy, gateway, ok, say},
     server::{Home, Server, refused},
 };
-
-/// A legacy server that notes what it is asked, and answers as it is told.
-struct Legacy {
-    address: String,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-/// Given a request, the answer; nothing where the connection is to be closed without one.
-type Answers = fn(&str) -> Option<String>;
-
-impl Legacy {
-    fn start(answers: Answers) -> Self {
-        Self::serve(TcpListener::bind("127.0.0.1:0").unwrap(), answers)
-    }
-
-    fn serve(listener: TcpListener, answers: Answers) -> Self {
-        let address = listener.local_addr().unwrap().to_string();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let all = Arc::clone(&asked);
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (stream, all) = (stream.unwrap(), Arc::clone(&all));
-                thread::spawn(move || serve(stream, &all, answers));
-            }
-        });
-        Self { address, asked }
-    }
-
-    /// Requests that aren't probes.
-    fn asked(&self) -> Vec<String> {
-        let asked = self.asked.lock();
-        asked.iter().filter(|request| !request.contains("/health/readiness ")).cloned().collect()
-    }
-}
-
-fn serve(mut stream: TcpStream, asked: &Mutex<Vec<String>>, answers: Answers) {
-    let mut read = Vec::new();
-    let mut buffer = [0; 16 << 10];
-    loop {
-        while let Some(length) = whole(&read) {
-            let request = String::from_utf8_lossy(&read[..length]).into_owned();
-            read.drain(..length);
-            asked.lock().push(request.clone());
-            let is_probe = request.contains("/health/readiness ");
-            let answer = if is_probe { Some(ok("up")) } else { answers(&request) };
-            let Some(answer) = answer else {
-                // Closed with what was read: in order.
-                return;
-            };
-            if stream.write_all(answer.as_bytes()).is_err() {
-                return;
-            }
-        }
-        match stream.read(&mut buffer) {
-            Ok(0) | Err(_) => return,
-            Ok(count) => read.extend_from_slice(&buffer[..count]),
-        }
-    }
-}
-
-/// How long the first request is, if it is whole.
-fn whole(bytes: &[u8]) -> Option<usize> {
-    let end = bytes.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
-    let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
-    if head.contains("transfer-encoding: chunked") {
-        let rest = &bytes[end..];
-        return Some(end + rest.windows(5).position(|part| part == b"0\r\n\r\n")? + 5);
-    }
-    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
-    let length: usize = length.map_or(0, |length| length.parse().unwrap());
-    (bytes.len() >= end + length).then_some(end + length)
-}
-
-fn ok(body: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nX-Legacy: 1\r\n\r\n{body}", body.len())
-}
-
-fn gateway(servers: &[&str], settings: &[&str]) -> Server {
-    let servers = format!("nacre.legacy.servers={}", servers.join(","));
-    let all: Vec<&str> = [servers.as_str()].into_iter().chain(settings.iter().copied()).collect();
-    Server::start_in(Home::new(), &all)
-}
-
-/// An answer to raw bytes whose last request says that it is the last.
-fn say(server: &Server, bytes: &str) -> String {
-    let answer = exchange(authority(server.url()), bytes.as_bytes()).unwrap();
-    String::from_utf8_lossy(&answer).into_owned()
-}
 
 /// Asks until an answer is so.
 fn until(server: &Server, path: &str, is_so: impl Fn(u16, &str) -> bool) {
@@ -193,6 +104,67 @@ fn a_head_goes_on_with_its_credentials_and_says_for_whom() {
 }
 
 #[test]
+fn a_client_takes_away_nothing_that_is_said_of_it_by_naming_it_in_connection() {
+    let legacy = Legacy::start(|_| Some(ok("yes")));
+    for (naming, path) in [("native", "/v1/cs/configs"), ("legacy", "/v1/ns/service")] {
+        let server = gateway(&[&legacy.address], &[&format!("nacre.legacy.naming={naming}")]);
+        let answer = say(
+            &server,
+            &format!(
+                "GET /nacos{path} HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 10.1.1.1\r\nX-Nacre-Hops: 1\r\n\
+                 Connection: close, X-Forwarded-For, X-Forwarded-Host, X-Nacre-Hops\r\n\r\n"
+            ),
+        );
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let asked = legacy.asked().into_iter().rfind(|asked| asked.contains(path)).unwrap();
+        let fields = ["x-forwarded-for: 127.0.0.1", "x-forwarded-host: a.example", "x-nacre-hops: 1"];
+        for field in fields {
+            assert!(asked.contains(&format!("{field}\r\n")), "{field} in {asked}");
+        }
+    }
+}
+
+#[test]
+fn who_uploads_a_byte_now_and_then_is_told_that_it_is_too_slow() {
+    let legacy = Legacy::start(|_| Some(ok("all of it")));
+    let server = gateway(&[&legacy.address], &["nacre.legacy.timeout-ms=1000"]);
+    let mut client = TcpStream::connect(authority(server.url())).unwrap();
+    let head = "POST /nacos/v1/cs/configs HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n";
+    client.write_all(head.as_bytes()).unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(100))).unwrap(); // the pace of the client
+    let (started, mut answer) = (Instant::now(), [0; 12]);
+    while client.read_exact(&mut answer).is_err() {
+        assert!(started.elapsed() < Duration::from_secs(30), "it goes on for ever");
+        client.write_all(b"x").unwrap();
+    }
+    assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 408");
+}
+
+#[test]
+fn a_node_that_stops_sends_those_who_poll_through_it_to_another() {
+    let legacy = Legacy::start(|_| {
+        loop {
+            thread::park(); // nothing changes
+        }
+    });
+    let server = gateway(&[&legacy.address], &[]);
+    let mut client = TcpStream::connect(authority(server.url())).unwrap();
+    let poll = "POST /nacos/v1/cs/configs/listener HTTP/1.1\r\nHost: a\r\nLong-Pulling-Timeout: 30000\r\n\
+                Content-Length: 2\r\n\r\na=";
+    client.write_all(poll.as_bytes()).unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while legacy.asked().is_empty() {
+        assert!(Instant::now() < end, "the poll doesn't arrive");
+        thread::yield_now();
+    }
+    server.terminate();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("connection: close\r\n"), "{answer}");
+    assert_eq!(server.ended().0.code(), Some(0));
+}
+
+#[test]
 fn a_long_poll_is_given_the_time_that_it_asks_for_and_no_other_request() {
     // A poll that lasts longer than the time of other requests.
     let legacy = Legacy::start(|_| {
@@ -263,6 +235,27 @@ fn a_post_that_was_read_is_never_sent_twice_and_a_get_is() {
     assert_eq!(first.asked().len() + second.asked().len(), 3);
     let log = server.stderr();
     assert!(log.contains("could not be passed on to a legacy server"), "{log}");
+}
+
+#[test]
+fn a_registration_that_was_read_is_never_sent_twice_either() {
+    let [first, second] =
+        [(); 2].map(|()| Legacy::start(|request| request.starts_with("GET").then(|| ok("{}"))));
+    let server = gateway(&[&first.address, &second.address], &["nacre.legacy.naming=legacy"]);
+    let path = "/v1/ns/instance?serviceName=a&ip=10.0.0.7&port=1";
+    let (status, body) = call(server.url(), "POST", path).unwrap();
+    assert_eq!(status, 503, "{body}");
+    assert!(body.contains("may have been done, or not"), "{body}");
+    let posts = || {
+        let asked = [&first, &second].map(Legacy::asked).concat();
+        asked.iter().filter(|request| request.starts_with("POST")).count()
+    };
+    assert_eq!(posts(), 1);
+    // It isn't kept, so nothing is left to be sent.
+    assert!(!page(&server, "/readyz").contains("registrations wait"), "{}", page(&server, "/readyz"));
+    // A DELETE is as done once.
+    assert_eq!(call(server.url(), "DELETE", path).unwrap(), (200, "ok".into()));
+    assert_eq!(posts(), 1);
 }
 
 #[test]

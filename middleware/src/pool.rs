@@ -189,7 +189,8 @@ impl<C: Connect, B: Upload> Upstream<C, B> {
         leased.line = self.kept(max_idle);
         if leased.line.is_none() {
             leased.reused = false;
-            let connecting = tokio::time::timeout(connect, self.connect());
+            // Boxed: it is long, and over when an exchange begins, which may last.
+            let connecting = tokio::time::timeout(connect, Box::pin(self.connect()));
             let connected = connecting.await.unwrap_or(Err(ConnectFault::TimedOut));
             leased.line = Some(connected.map_err(NoConnection::Connect)?);
         }

@@ -88,6 +88,13 @@ fn cluster_with_alias<'a>(params: &'a Params<'_>) -> Cow<'a, str> {
     given.unwrap_or(Cow::Borrowed(DEFAULT_CLUSTER))
 }
 
+/// Hands the instance that PUT or PATCH names to `take`; nothing where they would be refused.
+pub(super) fn changed<T>(params: &Params<'_>, take: impl FnOnce(&InstanceKey<'_>) -> T) -> Option<T> {
+    let (ip, cluster) = (params.optional("ip")?, cluster_with_alias(params));
+    let port = params::integer(&params.optional("port")?).ok()?;
+    Some(take(&InstanceKey { ip: &ip, port, cluster: &cluster }))
+}
+
 /// Refuses weights outside 0 to 10,000, and what isn't a number.
 fn check_weight(weight: f64) -> Result<(), Refusal> {
     if (0.0..=HIGHEST_WEIGHT).contains(&weight) {

@@ -30,6 +30,7 @@ use crate::{
     gateway::{
         self, MOST_HOPS, Naming,
         naming::{
+            Held,
             kept::{Effect, Which},
             question::{Answered, Question, Refused, Sent, What},
             stale::{HostKey, Last, ListKey},
@@ -74,7 +75,10 @@ impl Legacy<Row> for LegacyNaming {
             return Ok(ready(reply::respond(&mut call.head, Err(refusal))).boxed());
         }
         let question = question(&self.api, &self.naming, &call);
-        let mut request = request(&self.api, &call, &question);
+        let (mut head, body) = request(&self.api, &call, &question).into_parts();
+        // What `Connection` names goes before anything is added.
+        hygiene::clean_request(&mut head);
+        let mut request = Request::from_parts(head, body);
         if hygiene::count_hop(request.headers_mut(), MOST_HOPS).is_err() {
             return Ok(ready(gateway::circle()).boxed());
         }
@@ -145,6 +149,10 @@ fn wanted(api: &Api, call: &V1Call, params: &Params<'_>, service: &ServiceKey) -
             let effect = if method == Method::POST { Effect::Registers } else { Effect::Deregisters };
             Some(What::Write(Which { service, host: host_of(&gone.key()), ephemeral }, effect))
         }
+        (&Method::PUT | &Method::PATCH, INSTANCE) => {
+            let host = instance::changed(params, host_of)?;
+            Some(What::Change { service: service.clone(), host })
+        }
         _ => None,
     }
 }
@@ -189,7 +197,10 @@ fn respond(api: &Api, mut call: V1Call, answered: Answered) -> V1Response {
 
 /// What a server said, framed as it was: with a length, or without.
 fn relayed(response: Response<Bytes>) -> V1Response {
-    let (mut head, body) = response.into_parts();
+    let (mut head, mut body) = response.into_parts();
+    if let Some(held) = head.extensions.remove::<Held>() {
+        body = held.by(body);
+    }
     let is_sized = head.headers.remove(header::CONTENT_LENGTH).is_some();
     head.headers.remove(header::TRANSFER_ENCODING);
     head.extensions.insert(Bare);
@@ -211,6 +222,9 @@ fn refusal(why: Refused) -> Refusal {
         ),
         Refused::Full => Refusal::unavailable("too many requests wait for the legacy servers"),
         Refused::TimedOut => Refusal::unavailable("no legacy server answers in time"),
+        Refused::Doubtful => Refusal::unavailable(
+            "the legacy server has given no answer: what was asked may have been done, or not",
+        ),
         Refused::Strange => Refusal::bad_gateway("the legacy servers give no answer that a registry gives"),
         Refused::NoRoom => Refusal::unavailable(
             "no legacy server answers, and no more registrations are kept (nacre.legacy.max-kept)",

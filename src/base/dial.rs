@@ -22,17 +22,17 @@ pub struct Dial {
 }
 
 impl Dial {
-    async fn connect(self, to: &Origin) -> io::Result<TcpStream> {
+    async fn connect(self, to: &Origin) -> Result<TcpStream, ConnectFault> {
         if let Some(address) = to.address {
-            return net::connect(address, self.from).await;
+            return net::connect(address, self.from).await.map_err(|error| fault(&error));
         }
-        let mut outcome = Err(io::Error::new(io::ErrorKind::HostUnreachable, "the name has no address"));
         let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&*to.authority)
             .await
-            .map_err(|error| io::Error::new(io::ErrorKind::HostUnreachable, error))?
+            .map_err(|error| ConnectFault::Unresolved(error.to_string()))?
             .collect();
+        let mut outcome = Err(ConnectFault::Unresolved("none is known".to_owned()));
         for address in addresses {
-            outcome = net::connect(address, self.from).await;
+            outcome = net::connect(address, self.from).await.map_err(|error| fault(&error));
             if outcome.is_ok() {
                 break;
             }
@@ -52,17 +52,15 @@ impl Service<Arc<Origin>> for Dial {
 
     fn call(&mut self, to: Arc<Origin>) -> Self::Future {
         let dial = *self;
-        async move {
-            dial.connect(&to).await.map_err(|error| {
-                let text = error.to_string();
-                if net::is_unreachable(&error) {
-                    ConnectFault::Refused(text)
-                } else {
-                    ConnectFault::Impossible(text)
-                }
-            })
-        }
-        .boxed()
+        async move { dial.connect(&to).await }.boxed()
+    }
+}
+
+fn fault(error: &io::Error) -> ConnectFault {
+    if net::is_unreachable(error) {
+        ConnectFault::Refused(error.to_string())
+    } else {
+        ConnectFault::Impossible(error.to_string())
     }
 }
 
@@ -78,9 +76,12 @@ mod tests {
             Dial::default().call(Arc::new(Origin::plain(&authority))).await.unwrap();
         }
         drop(listener);
-        for authority in [format!("127.0.0.1:{port}"), "name.invalid:80".into()] {
-            let fault = Dial::default().call(Arc::new(Origin::plain(&authority))).await.unwrap_err();
-            assert!(matches!(fault, ConnectFault::Refused(_)), "{fault}");
-        }
+        let fault = async |authority: &str| {
+            Dial::default().call(Arc::new(Origin::plain(authority))).await.unwrap_err()
+        };
+        let refused = fault(&format!("127.0.0.1:{port}")).await;
+        assert!(matches!(refused, ConnectFault::Refused(_)), "{refused}");
+        let unresolved = fault("name.invalid:80").await;
+        assert!(matches!(unresolved, ConnectFault::Unresolved(_)), "{unresolved}");
     }
 }

@@ -29,6 +29,13 @@ pub fn none_is_up() -> V1Response {
     unavailable("none of the legacy servers answers, please try again later")
 }
 
+/// This node stops, and whoever polls through it would be cut off.
+pub fn stops() -> V1Response {
+    let mut response = unavailable("this node stops, please ask another");
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 /// The last server that was asked gave no answer.
 pub fn failed(server: &str, fault: &Fault) -> V1Response {
     let text = format!("the legacy server {server}: {fault}");

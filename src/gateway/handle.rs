@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::{
         Arc,
@@ -22,7 +22,7 @@ use nacre_middleware::{
     legacy_forward::PassOn,
     pass::{Answer, Broken, Failure, Fault, Plan, Sending, pass},
     pool::{Bounds, Origin, Upload, Upstream},
-    resend::Budget,
+    resend::{Budget, Progress},
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -30,11 +30,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     answer,
     naming::LegacyServers,
-    order::{Order, order},
+    order::{Order, last_resort, order},
     probe::{self, Probed},
     sessions::{self, Sessions},
-    sight::{Server, ServerReadings, Sight},
+    sight::{Server, ServerReadings, Sight, Trial},
     times,
+    upload::Paced,
 };
 use crate::{
     base::{burst::Seldom, dial::Dial},
@@ -59,17 +60,21 @@ impl<B: Upload> Clone for Gateway<B> {
     }
 }
 
+type Way<B> = Upstream<Dial, Sending<Paced<B>>>;
+
 struct Shared<B: Upload> {
     settings: LegacySettings,
     trusted: Vec<Network>,
     context_path: String,
     servers: Arc<[Server]>,
     /// In the order of `servers`.
-    ways: Vec<Upstream<Dial, Sending<B>>>,
+    ways: Vec<Way<B>>,
     sessions: Mutex<Sessions>,
     requests: AtomicU64,
     budget: Mutex<Budget>,
     lines: Arc<Seldom>,
+    /// The node stops.
+    stopped: CancellationToken,
 }
 
 impl<B: Upload> Gateway<B> {
@@ -93,12 +98,13 @@ impl<B: Upload> Gateway<B> {
             trusted: settings.http.trusted_forwarders.clone(),
             context_path: settings.server.context_path.as_str().to_owned(),
             ways: ways.collect(),
-            servers: names.iter().map(|name| Server::new(name)).collect(),
+            servers: Server::all(&names),
             settings: legacy,
             sessions: Mutex::default(),
             requests: AtomicU64::new(0),
             budget: Mutex::new(Budget::new(Instant::now())),
             lines: Arc::default(),
+            stopped: CancellationToken::new(),
         };
         Some(Self { shared: Arc::new(shared) })
     }
@@ -117,8 +123,9 @@ impl<B: Upload> Gateway<B> {
 
     /// Looks after the servers until `stopped`.
     pub async fn look_after(self, stopped: CancellationToken) {
-        let context_path = self.shared.context_path.clone();
+        let (context_path, shared) = (self.shared.context_path.clone(), Arc::clone(&self.shared));
         probe::run(self, context_path, Dial::default(), stopped).await;
+        shared.stopped.cancel();
     }
 }
 
@@ -167,17 +174,33 @@ impl<B: Upload> Shared<B> {
         if head.headers.len() > MOST_FIELDS {
             return answer::too_many_fields();
         }
+        // Before anything is written of our own, or a client could take it away by naming it in `Connection`.
+        let asked = hygiene::clean_request(&mut head);
         if hygiene::count_hop(&mut head.headers, MOST_HOPS).is_err() {
             return answer::circle();
         }
         let plan = times::plan(&self.settings, &head.method, &head.headers);
         let session = sessions::of_request(&head.headers).and_then(|id| self.sessions.lock().server_of(id));
-        let asked = hygiene::clean_request(&mut head);
         self.sign(&mut head.headers, peer);
-        let order =
+        let mut order =
             order(self.servers.len(), peer.ip(), session, |server| self.servers[server].health.is_up());
+        let trial = if order.is_empty() { self.try_one(peer.ip(), session) } else { None };
+        order.extend(trial.as_ref().map(|(server, _)| *server));
         self.requests.fetch_add(1, Relaxed);
-        self.pass_to_one_of(&order, Request::from_parts(head, body), plan, &asked).await
+        let polls = times::polls(&head.headers);
+        let request = Request::from_parts(head, body);
+        let passing = self.pass_to_one_of(&order, trial.is_some(), request, plan, &asked);
+        if !polls {
+            return passing.await;
+        }
+        // Its answer may be half a minute away, for which a node that stops doesn't wait.
+        self.stopped.run_until_cancelled(passing).await.unwrap_or_else(answer::stops)
+    }
+
+    /// A server that is down, since none is well; one request at a time.
+    fn try_one(&self, caller: IpAddr, session: Option<usize>) -> Option<(usize, Trial<'_>)> {
+        let server = last_resort(self.servers.len(), caller, session)?;
+        Some((server, self.servers[server].try_anyway()?))
     }
 
     fn sign(&self, headers: &mut HeaderMap, peer: SocketAddr) {
@@ -189,19 +212,28 @@ impl<B: Upload> Shared<B> {
     async fn pass_to_one_of(
         &self,
         order: &Order,
+        is_trial: bool,
         request: Request<B>,
         plan: Plan,
         asked: &Asked,
     ) -> V1Response {
-        let mut request = Some(request);
+        let (head, body) = request.into_parts();
+        let (body, slow) = Paced::new(body, plan.idle);
+        let mut request = Some(Request::from_parts(head, body));
         let mut response = None;
         for &server in order {
             let Some(sent) = request.take() else { break };
-            let failure = match self.pass_to(server, sent, plan).await {
+            let mut failure = match self.pass_to(server, sent, plan).await {
                 Ok(answer) => return self.answered(server, answer, asked),
                 Err(failure) => failure,
             };
+            if slow.is_it() && matches!(failure.fault, Fault::BrokenClient) {
+                failure.fault = Fault::SlowClient;
+            }
             self.servers[server].failed(&failure.fault, &self.lines);
+            if is_trial && failure.progress == Progress::NothingSent {
+                break;
+            }
             response = Some(answer::failed(&self.servers[server].name, &failure.fault));
             // Its client has waited for as long as it may.
             if !matches!(failure.fault, Fault::TimedOut) {
@@ -215,9 +247,9 @@ impl<B: Upload> Shared<B> {
     async fn pass_to(
         &self,
         server: usize,
-        request: Request<B>,
+        request: Request<Paced<B>>,
         plan: Plan,
-    ) -> Result<Response<Answer<Dial, B>>, Failure<B>> {
+    ) -> Result<Response<Answer<Dial, Paced<B>>>, Failure<Paced<B>>> {
         let way = &self.ways[server];
         let failure = match pass(way, request, plan).await {
             Err(failure) if failure.reused && matches!(failure.fault, Fault::Closed) => failure,
@@ -227,7 +259,8 @@ impl<B: Upload> Shared<B> {
             return Err(failure);
         }
         match failure.again() {
-            Ok(request) => pass(way, request, plan.afresh()).await,
+            // Boxed: it is seldom needed, and long.
+            Ok(request) => Box::pin(pass(way, request, plan.afresh())).await,
             Err(failure) => Err(failure),
         }
     }
@@ -236,7 +269,7 @@ impl<B: Upload> Shared<B> {
         self.budget.lock().take(Instant::now(), self.requests.load(Relaxed))
     }
 
-    fn answered(&self, server: usize, answer: Response<Answer<Dial, B>>, asked: &Asked) -> V1Response {
+    fn answered(&self, server: usize, answer: Response<Answer<Dial, Paced<B>>>, asked: &Asked) -> V1Response {
         self.servers[server].answered(answer.status());
         let (mut head, mut body) = answer.into_parts();
         hygiene::clean_answer(head.status, &mut head.headers, asked, body.size_hint().exact());
@@ -256,7 +289,7 @@ impl<B: Upload> Shared<B> {
 
 /// An answer that tells of its breaking off.
 struct Watched<B: Upload> {
-    body: Answer<Dial, B>,
+    body: Answer<Dial, Paced<B>>,
     servers: Arc<[Server]>,
     server: usize,
     lines: Arc<Seldom>,

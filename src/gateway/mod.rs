@@ -3,7 +3,7 @@
 //! ```text
 //! stack: legacy_forward ─► handle: may it go on? (framing, hops) ─► order: which servers, in turn ─► middleware pass ─► server
 //!                             ▲                                        ▲
-//!         times: how long ────┘          probe, ends of requests ─► health, sessions
+//!   times, upload: how long ──┘          probe, ends of requests ─► health, sessions
 //! sight: what was counted ─► api::observe
 //! ```
 //!
@@ -21,6 +21,7 @@ mod probe;
 mod sessions;
 mod sight;
 mod times;
+mod upload;
 
 pub use answer::circle;
 pub use circle::{NamesItself, check as check_servers};

@@ -30,6 +30,11 @@ pub fn order(servers: usize, caller: IpAddr, session: Option<usize>, is_up: impl
     order
 }
 
+/// The server for a request where none is well: the first of all.
+pub fn last_resort(servers: usize, caller: IpAddr, session: Option<usize>) -> Option<usize> {
+    order(servers, caller, session, |_| true).first().copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

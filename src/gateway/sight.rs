@@ -1,7 +1,10 @@
 //! What is counted of the legacy servers, and told in the log: once for each server and kind in a while.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     time::Instant,
 };
 
@@ -16,33 +19,86 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// Kinds of what ends an answer before its end.
 const ENDS: [&str; 2] = ["cut", "stopped"];
 
+/// What all legacy servers have in common.
+#[derive(Debug, Default)]
+pub struct Together {
+    /// How many are down.
+    down: AtomicU64,
+    /// Times that the last that was well went down.
+    all_down: AtomicU64,
+    lines: Seldom,
+}
+
+impl Together {
+    /// How often the last server that was well has gone down so far.
+    pub fn all_down(&self) -> u64 {
+        self.all_down.load(Relaxed)
+    }
+}
+
 /// One legacy server, as it is seen.
 #[derive(Debug)]
 pub struct Server {
     /// `host:port`.
     pub name: Box<str>,
     pub health: Health,
+    together: Arc<Together>,
+    /// How many servers there are.
+    count: u64,
+    /// A request is under way to it though it is down.
+    is_tried: AtomicBool,
     answers: [AtomicU64; CLASSES.len()],
     failures: [AtomicU64; Fault::KINDS.len()],
     ends: [AtomicU64; ENDS.len()],
 }
 
+/// A request to a server that is down; while there is one, no other goes there.
+#[derive(Debug)]
+pub struct Trial<'a>(&'a Server);
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        self.0.is_tried.store(false, Relaxed);
+    }
+}
+
 impl Server {
-    pub fn new(name: &str) -> Self {
-        Self {
-            name: name.into(),
+    /// These servers, as nobody has seen them yet.
+    pub fn all(names: &[String]) -> Arc<[Self]> {
+        let together = Arc::<Together>::default();
+        let server = |name: &String| Self {
+            name: name.as_str().into(),
             health: Health::default(),
+            together: Arc::clone(&together),
+            count: names.len() as u64,
+            is_tried: AtomicBool::new(false),
             answers: Default::default(),
             failures: Default::default(),
             ends: Default::default(),
-        }
+        };
+        names.iter().map(server).collect()
+    }
+
+    /// What it has in common with the others.
+    pub fn together(&self) -> &Together {
+        &self.together
+    }
+
+    /// Leave to ask it though it is down: where no server is well one may be so only seemingly. Nothing where somebody has it.
+    pub fn try_anyway(&self) -> Option<Trial<'_>> {
+        (!self.is_tried.swap(true, Relaxed)).then_some(Trial(self))
     }
 
     /// It has answered a request.
     pub fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         self.answers[class].fetch_add(1, Relaxed);
-        self.saw(Sign::Answers);
+        // One that says that it can't serve says nothing good of itself; and one that is down for its probes comes back by
+        // them alone, or it would come and go.
+        let serves = !matches!(status.as_u16(), 502..=504);
+        if serves && self.health.is_up() {
+            self.saw(Sign::Answers);
+        }
     }
 
     /// It gave no answer to a request.
@@ -75,11 +131,24 @@ impl Server {
 
     /// Something was seen of its health.
     pub fn saw(&self, sign: Sign) {
-        let server = &*self.name;
-        match self.health.saw(sign) {
-            Some(Turn::Down) => tracing::warn!(server, "a legacy server is down: it gets no requests"),
-            Some(Turn::Up) => tracing::info!(server, "a legacy server is up again"),
-            None => {}
+        let Some(turn) = self.health.saw(sign) else { return };
+        let Together { down, all_down, lines } = &*self.together;
+        let (server, now) = (&*self.name, Instant::now());
+        match turn {
+            Turn::Down => {
+                if down.fetch_add(1, Relaxed) + 1 == self.count {
+                    all_down.fetch_add(1, Relaxed);
+                }
+                if let Some(unlogged) = lines.pass(&[server, "down"], now) {
+                    tracing::warn!(server, unlogged, "a legacy server is down: it gets no requests");
+                }
+            }
+            Turn::Up => {
+                down.fetch_sub(1, Relaxed);
+                if let Some(unlogged) = lines.pass(&[server, "up"], now) {
+                    tracing::info!(server, unlogged, "a legacy server is up again");
+                }
+            }
         }
     }
 
@@ -133,5 +202,67 @@ pub trait Sight: Send + Sync {
             all if all == servers.len() => Some(format!("all DOWN: {}", down.join(", "))),
             _ => Some(format!("DOWN: {}", down.join(", "))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> Arc<[Server]> {
+        Server::all(&["a:1".to_owned(), "b:1".to_owned()])
+    }
+
+    #[test]
+    fn one_that_is_down_for_its_probes_comes_back_by_them_alone() {
+        let server = &two()[0];
+        for _ in 0..3 {
+            server.saw(Sign::Fails);
+        }
+        server.answered(StatusCode::OK);
+        assert!(!server.health.is_up());
+        server.saw(Sign::Answers);
+        assert!(server.health.is_up());
+    }
+
+    #[test]
+    fn an_answer_that_says_that_it_cannot_serve_says_nothing_good_of_it() {
+        let server = &two()[0];
+        for _ in 0..3 {
+            server.saw(Sign::Fails);
+            server.answered(StatusCode::SERVICE_UNAVAILABLE);
+        }
+        assert!(!server.health.is_up());
+        let server = &two()[1];
+        for _ in 0..3 {
+            server.saw(Sign::Fails);
+            server.answered(StatusCode::NOT_FOUND);
+        }
+        assert!(server.health.is_up());
+    }
+
+    #[test]
+    fn it_is_known_how_often_all_were_down_at_once() {
+        let servers = two();
+        let counted = |number: usize, sign| {
+            servers[number].saw(sign);
+            servers[0].together().all_down()
+        };
+        assert_eq!(counted(0, Sign::Refuses), 0);
+        assert_eq!(counted(0, Sign::Answers), 0);
+        assert_eq!(counted(1, Sign::Refuses), 0);
+        assert_eq!(counted(0, Sign::Refuses), 1);
+        assert_eq!(counted(0, Sign::Refuses), 1);
+        assert_eq!(counted(1, Sign::Answers), 1);
+        assert_eq!(counted(1, Sign::Refuses), 2);
+    }
+
+    #[test]
+    fn one_request_at_a_time_tries_a_server_that_is_down() {
+        let server = &two()[0];
+        let trial = server.try_anyway();
+        assert!(trial.is_some() && server.try_anyway().is_none());
+        drop(trial);
+        assert!(server.try_anyway().is_some());
     }
 }

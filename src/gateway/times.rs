@@ -17,6 +17,11 @@ const LONGEST_POLL: Duration = Duration::from_secs(120);
 /// How long a connection to a legacy server is kept unused: it closes them after 60 s.
 pub const KEEP: Duration = Duration::from_secs(20);
 
+/// Whether the client polls: it waits for as long as nothing changes.
+pub fn polls(headers: &HeaderMap) -> bool {
+    headers.contains_key(POLLS_FOR)
+}
+
 /// The times of a request with this head.
 pub fn plan(settings: &LegacySettings, method: &Method, headers: &HeaderMap) -> Plan {
     let LegacySettings { connect_timeout, timeout, .. } = *settings;

@@ -5,5 +5,6 @@
 #![allow(clippy::disallowed_methods, reason = "the standard library can't wait for a process with a limit")]
 
 pub mod http;
+pub mod legacy;
 pub mod replaying;
 pub mod server;

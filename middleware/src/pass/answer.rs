@@ -28,7 +28,7 @@ pub struct Answer<C: Connect, B: Upload> {
     alarm: Option<Alarm>,
     tunnel: Option<Tunnel<C::Stream>>,
     /// Has been read, and not been passed on.
-    next: Option<Frame<Bytes>>,
+    next: Option<Result<Frame<Bytes>, Broken>>,
 }
 
 /// Why an answer's body ended before its end; the client's connection must be cut, or it would take it for whole.
@@ -104,16 +104,16 @@ where
         let mut cx = Context::from_waker(Waker::noop());
         if self.next.is_none()
             && self.is_driven()
-            && let Poll::Ready(Some(Ok(frame))) = self.poll_incoming(&mut cx)
+            && let Poll::Ready(Some(frame)) = self.poll_incoming(&mut cx)
         {
-            self.next = Some(frame);
+            self.next = Some(frame.map_err(|error| Broken::Cut(super::failure::with_cause(&error))));
         }
         if !self.incoming.is_end_stream() {
             return None;
         }
-        let data = self.next.take()?.into_data();
+        let data = self.next.take_if(|next| next.as_ref().is_ok_and(Frame::is_data))?;
         self.end();
-        data.ok()
+        data.ok()?.into_data().ok()
     }
 
     fn end(&mut self) {
@@ -198,11 +198,13 @@ where
         if this.leased.is_none() {
             return Poll::Ready(None);
         }
-        if let Some(frame) = this.next.take() {
-            if this.incoming.is_end_stream() {
+        if let Some(next) = this.next.take() {
+            if next.is_err() {
+                this.leased = None;
+            } else if this.incoming.is_end_stream() {
                 this.end();
             }
-            return Poll::Ready(Some(Ok(frame)));
+            return Poll::Ready(Some(next));
         }
         let frame = this.poll_incoming(cx);
         let Poll::Ready(frame) = frame else {
@@ -234,7 +236,8 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        let held = self.next.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
+        let held = self.next.as_ref().and_then(|next| next.as_ref().ok()?.data_ref());
+        let held = held.map_or(0, |data| data.len() as u64);
         match self.incoming.size_hint().exact() {
             Some(length) => SizeHint::with_exact(length + held),
             None => SizeHint::new(),

@@ -62,6 +62,7 @@ impl Fault {
         match self {
             Self::Full => "full",
             Self::Connect(ConnectFault::Refused(_)) => "refused",
+            Self::Connect(ConnectFault::Unresolved(_)) => "unresolved",
             Self::Connect(ConnectFault::TimedOut) => "connect_timeout",
             Self::Connect(ConnectFault::Untrusted(_)) => "untrusted",
             Self::Connect(ConnectFault::Impossible(_)) => "impossible",
@@ -74,9 +75,10 @@ impl Fault {
     }
 
     /// What [`Self::kind`] can say.
-    pub const KINDS: [&'static str; 10] = [
+    pub const KINDS: [&'static str; 11] = [
         "full",
         "refused",
+        "unresolved",
         "connect_timeout",
         "untrusted",
         "impossible",

@@ -99,9 +99,12 @@ impl Stream for tokio::io::DuplexStream {}
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectFault {
-    /// Nobody is there: refused, unreachable, or the name has no address.
+    /// Nobody is there: refused, or unreachable.
     #[error("no connection: {0}")]
     Refused(String),
+    /// Its name has no address, or nobody can say which now.
+    #[error("no connection: its name has no address: {0}")]
+    Unresolved(String),
     /// Nothing was heard in time.
     #[error("no connection in time")]
     TimedOut,

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     question::{Question, Refused, Sent, What},
     ring::{self, Ring},
+    stale::ListKey,
     verdict::{self, Expected, NoAnswer},
 };
 use crate::{base::burst::Seldom, cluster::Address};
@@ -32,6 +33,8 @@ const SHARE_OF_ONE: f64 = 0.6;
 const PATIENCE_WITH_LOOKS: Duration = Duration::from_millis(1_500);
 /// How often the members are asked for; as often as they ask each other.
 pub(super) const RING_EVERY: Duration = Duration::from_secs(2);
+/// How often at most, while owners don't answer.
+const RING_EVERY_AT_MOST: Duration = Duration::from_millis(500);
 
 /// Who a server is, and who its members are, below the context path.
 pub(super) const SELF: &str = "/v1/core/cluster/self";
@@ -40,9 +43,12 @@ pub(super) const NODES: &str = "/v1/core/cluster/nodes";
 /// Why a server has given no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// Nothing was sent.
+    /// Nothing was sent: nobody is there.
     #[error("it can't be reached: {0}")]
     Unreachable(String),
+    /// Nothing was sent: there is no connection, which says little of the server.
+    #[error("no connection to it: {0}")]
+    Unconnected(String),
     /// Nothing was sent: as many requests as may are under way and wait.
     #[error("as many requests as may are under way to it")]
     Full,
@@ -64,6 +70,17 @@ pub trait Servers: Send + Sync + 'static {
 
     /// Those that are well, in the order in which a caller of this address asks them.
     fn well(&self, caller: IpAddr) -> SmallVec<[Server; 4]>;
+
+    /// The one that this caller asks where none is well: it may be so only seemingly. Whoever is one too many to ask it so
+    /// is told that it is unreachable.
+    fn last_resort(&self, _caller: IpAddr) -> Option<Server> {
+        None
+    }
+
+    /// Whether no server was well at some time since this was asked last.
+    fn were_all_down(&self) -> bool {
+        false
+    }
 
     /// Asks one of them; ends within the time.
     fn ask(
@@ -110,7 +127,7 @@ pub(super) struct Failed {
     pub refused: Refused,
     /// The words of one that said that it doesn't serve now.
     pub said: Option<Response<Bytes>>,
-    /// All were asked, and none is there.
+    /// None is there: each refuses, or none is well.
     pub nobody: bool,
 }
 
@@ -137,7 +154,7 @@ impl Asking {
             What::List(_) | What::Beat { .. } => PATIENCE,
             What::Write(which, _) if which.ephemeral => PATIENCE,
             // The cluster has to agree on it, or it is much.
-            What::Write(..) | What::Other => self.patience,
+            What::Write(..) | What::Change { .. } | What::Other => self.patience,
         }
     }
 
@@ -147,51 +164,79 @@ impl Asking {
     }
 
     /// Looks at the cluster every few seconds, and when an owner doesn't answer, until `stopped`.
-    pub async fn watch(&self, stopped: &CancellationToken) {
+    ///
+    /// `nobody_is_well` is told when no server is, which no request may have seen.
+    pub async fn watch(&self, stopped: &CancellationToken, nobody_is_well: impl Fn()) {
         loop {
             tokio::select! {
                 () = stopped.cancelled() => return,
                 () = self.look_at_cluster() => {}
             }
             self.servers.sweep();
-            tokio::select! {
-                () = stopped.cancelled() => return,
-                () = tokio::time::sleep(RING_EVERY) => {}
-                () = self.ring_is_old.notified() => {}
+            if self.well().is_empty() {
+                nobody_is_well();
+            }
+            let looks_again = async {
+                tokio::time::sleep(RING_EVERY_AT_MOST).await;
+                tokio::select! {
+                    () = tokio::time::sleep(RING_EVERY - RING_EVERY_AT_MOST) => {}
+                    () = self.ring_is_old.notified() => {}
+                }
+            };
+            if stopped.run_until_cancelled(looks_again).await.is_none() {
+                return;
             }
         }
     }
 
+    /// Whether no server was well at some time since this was asked last.
+    pub fn were_all_down(&self) -> bool {
+        self.servers.were_all_down()
+    }
+
     /// The answer to a question, of whoever gives one.
     pub async fn ask(&self, question: &Question, sent: &Sent) -> Result<Response<Bytes>, Failed> {
+        self.ask_within(question, sent, self.patience(&question.what)).await
+    }
+
+    /// The same within this time.
+    pub async fn ask_within(
+        &self,
+        question: &Question,
+        sent: &Sent,
+        patience: Duration,
+    ) -> Result<Response<Bytes>, Failed> {
         let expected = match question.what {
+            What::List(ListKey { is_check: true, .. }) => Expected::Check,
             What::List(_) => Expected::List,
-            What::Beat { .. } => Expected::Object,
-            What::Write(..) | What::Other => Expected::Anything,
+            What::Beat { .. } => Expected::Beat,
+            What::Write(..) | What::Change { .. } | What::Other => Expected::Anything,
         };
-        // All else may be done twice: it is about a key, or changes nothing.
-        let is_repeatable = !matches!(question.what, What::Other) || sent.request.method().is_idempotent();
+        // All else goes to one server alone, once bytes of it went: it may be done there.
+        let is_repeatable = sent.request.method().is_idempotent();
         let service = question.service.as_ref();
         let owner = service.and_then(|service| self.cluster.load().owner(&service.name));
         let mut servers = self.servers.well(sent.peer.ip());
         // The owner, if it is well, before the others, which keep their order.
         servers.sort_by_key(|server| Some(*server) != owner);
+        if servers.is_empty() && is_repeatable {
+            servers.extend(self.servers.last_resort(sent.peer.ip()));
+        }
         let started = tokio::time::Instant::now();
-        let patience = self.patience(&question.what);
         let mut failed = Failed { refused: Refused::Away, said: None, nobody: true };
         for (number, server) in servers.iter().enumerate() {
             let left = patience.saturating_sub(started.elapsed());
             if left.is_zero() {
-                failed.nobody = false;
                 break;
             }
             let is_last = number + 1 == servers.len();
             let within = if is_last { left } else { left.mul_f64(SHARE_OF_ONE) };
+            let mut is_answered = false;
             let failure = match self.servers.ask(*server, sent.clone(), within).await {
                 Ok(response) => match verdict::judge(expected, &response) {
                     Ok(()) => return Ok(response),
                     Err(why) => {
-                        failed.nobody = false;
+                        is_answered = true;
                         let text = format!("{why} (status {})", response.status().as_u16());
                         if matches!(why, NoAnswer::Status(_)) {
                             failed.said = Some(response);
@@ -205,14 +250,18 @@ impl Asking {
             if matches!(failure, Failure::Spoilt(_)) {
                 self.note_failure(*server, &failure);
             }
+            failed.nobody &= matches!(failure, Failure::Unreachable(_));
+            let was_sent = matches!(failure, Failure::TimedOut | Failure::Spoilt(_));
             failed.refused = match failure {
-                Failure::Unreachable(_) => failed.refused,
+                Failure::Unreachable(_) | Failure::Unconnected(_) => failed.refused,
+                Failure::Full if failed.refused != Refused::Away => failed.refused,
                 Failure::Full => Refused::Full,
+                // Only it can tell that what it refuses hasn't been done.
+                _ if !is_repeatable && !is_answered => Refused::Doubtful,
                 Failure::TimedOut => Refused::TimedOut,
                 Failure::Spoilt(_) => Refused::Strange,
             };
-            if !is_repeatable && !matches!(failure, Failure::Unreachable(_) | Failure::Full) {
-                failed.nobody = false;
+            if was_sent && !is_repeatable {
                 break;
             }
         }
@@ -231,7 +280,11 @@ impl Asking {
 
     pub(super) async fn look_at_cluster(&self) {
         let all = 0..self.servers.count();
-        let names = join_all(all.map(async |server| self.name_of(server).await));
+        let well = self.well();
+        let names = join_all(all.map(async |server| match well.contains(&server) {
+            true => self.name_of(server).await,
+            false => None,
+        }));
         let (names, ring) = tokio::join!(names, self.ring());
         let before = self.cluster.load();
         // Who says nothing now is called as before.
@@ -247,6 +300,11 @@ impl Asking {
         }
     }
 
+    /// Those that are well, in some order.
+    fn well(&self) -> SmallVec<[Server; 4]> {
+        self.servers.well(IpAddr::from([127, 0, 0, 1]))
+    }
+
     /// How a server is called in its cluster.
     async fn name_of(&self, server: Server) -> Option<Address> {
         let answer = self.servers.look(server, SELF, PATIENCE_WITH_LOOKS).await.ok()?;
@@ -255,7 +313,7 @@ impl Asking {
 
     /// The ring, as the first server shows it that tells.
     async fn ring(&self) -> Option<Ring> {
-        for server in self.servers.well(IpAddr::from([127, 0, 0, 1])) {
+        for server in self.well() {
             let failure = match self.servers.look(server, NODES, PATIENCE_WITH_LOOKS).await {
                 Ok(response) if response.status().is_success() => match Ring::read(response.body()) {
                     Ok(ring) => return Some(ring),

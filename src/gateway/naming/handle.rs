@@ -11,26 +11,28 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use http::{Response, header};
+use http::Response;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     asking::{Asking, Failed, Servers},
-    callers::{Caller, Callers},
+    callers::Caller,
     counts::{By, Counts},
-    kept::{Effect, Kept, Which},
-    outage::{Outage, SETTLING, Turn},
-    pace::Pace,
+    kept::Which,
+    memory::{Before, Memory},
+    outage::Turn,
     question::{Answered, Question, Refused, Sent, What},
-    stale::{self, Answer, Lists},
+    replay::Sending,
+    stale,
+    standing::Standing,
 };
 use crate::base::{burst::Seldom, clock::Clock};
 
@@ -42,22 +44,15 @@ pub(super) struct Inner {
     pub asking: Asking,
     pub memory: Mutex<Memory>,
     /// There may be something to send.
-    keeps: Notify,
-    /// What is remembered may matter: there is an outage, or was one just now, or something is kept.
+    pub keeps: Notify,
+    /// What is remembered may matter.
     is_disturbed: AtomicBool,
-    clock: Clock,
+    /// Requests so far, as they came.
+    arrivals: AtomicU64,
+    pub clock: Clock,
     pub counts: Counts,
     pub rejections: Seldom,
-}
-
-pub(super) struct Memory {
-    pub outage: Outage,
-    pub pace: Pace,
-    pub lists: Lists,
-    pub kept: Kept<Sent>,
-    pub callers: Callers,
-    /// Writes that were sent since the outage.
-    pub replayed: u64,
+    turns: Seldom,
 }
 
 /// Bounds of what is remembered.
@@ -71,58 +66,20 @@ pub struct Bounds {
     pub patience: Duration,
 }
 
-/// How it is with the legacy cluster, for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// For how long no server has answered, where that is so.
-    pub away_for: Option<Duration>,
-    /// Writes that wait.
-    pub kept: usize,
-    /// Lists that are remembered.
-    pub lists: usize,
-    /// Members that own services, as far as they are known.
-    pub owners: usize,
-}
-
-impl Standing {
-    /// What is wrong, for a person; nothing while a server answers and nothing waits.
-    #[must_use]
-    pub fn trouble(&self) -> Option<String> {
-        let waiting = match self.kept {
-            0 => String::new(),
-            kept => format!(", {kept} registrations wait"),
-        };
-        match self.away_for {
-            Some(away) => {
-                let s = away.as_secs();
-                Some(format!("no server answers for {s} s, the last lists are served{waiting}"))
-            }
-            None if self.kept > 0 => Some(format!("a server answers{waiting}")),
-            None => None,
-        }
-    }
-}
-
 impl Naming {
     /// Before these servers.
     #[must_use]
     pub fn new(servers: Arc<dyn Servers>, bounds: Bounds, clock: Clock) -> Self {
-        let memory = Memory {
-            outage: Outage::new(SETTLING),
-            pace: Pace::default(),
-            lists: Lists::new(bounds.stale),
-            kept: Kept::new(bounds.max_kept),
-            callers: Callers::default(),
-            replayed: 0,
-        };
         Self(Arc::new(Inner {
             asking: Asking::new(servers, bounds.patience),
-            memory: Mutex::new(memory),
+            memory: Mutex::new(Memory::new(bounds)),
             keeps: Notify::new(),
             is_disturbed: AtomicBool::new(false),
+            arrivals: AtomicU64::new(0),
             clock,
             counts: Counts::default(),
             rejections: Seldom::default(),
+            turns: Seldom::default(),
         }))
     }
 
@@ -150,11 +107,19 @@ impl Naming {
     /// Answers a request.
     pub async fn answer(&self, question: Question, mut sent: Sent) -> Answered {
         let inner = &self.0;
-        let answered = match inner.answer_before(&question, &mut sent) {
-            Some(answered) => answered,
-            None => match inner.asking.ask(&question, &sent).await {
-                Ok(response) => inner.heard(question, response),
-                Err(failed) => inner.unheard(question, sent, failed),
+        let arrival = inner.arrivals.fetch_add(1, Relaxed);
+        let _writing = Writing::of(inner, &question);
+        let answered = match inner.before(&question, &mut sent, arrival) {
+            Before::Ask => inner.ask(question, sent, arrival).await,
+            Before::Answered(answered) => answered,
+            // Instead of the beat, so it costs the registry nothing more.
+            Before::InPlace(turn) => match inner.send(*turn).await {
+                Sending::Rejected => Answered::Unknown,
+                Sending::Taken | Sending::Waits | Sending::Nobody => Answered::Known(None),
+            },
+            Before::First(turn) => match inner.send(*turn).await {
+                Sending::Taken | Sending::Rejected => inner.ask(question, sent, arrival).await,
+                Sending::Waits | Sending::Nobody => Answered::Refused(Refused::Away),
             },
         };
         inner.counts.note(match &answered {
@@ -170,7 +135,8 @@ impl Naming {
 
     /// Asks for the members every few seconds, and when an owner doesn't answer.
     pub async fn watch_members(self, stopped: CancellationToken) {
-        self.0.asking.watch(&stopped).await;
+        let inner = &self.0;
+        inner.asking.watch(&stopped, || inner.is_away(&mut inner.memory.lock(), true)).await;
     }
 
     /// Sends what is kept, whenever a server takes it.
@@ -190,48 +156,47 @@ impl Naming {
     }
 }
 
+/// A write that is under way; while it is, others of its instance are told apart by when they came.
+struct Writing<'a> {
+    inner: &'a Inner,
+    which: Which,
+}
+
+impl<'a> Writing<'a> {
+    fn of(inner: &'a Inner, question: &Question) -> Option<Self> {
+        let What::Write(which, _) = &question.what else { return None };
+        inner.memory.lock().begins(which);
+        Some(Self { inner, which: which.clone() })
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.inner.memory.lock().ends(&self.which);
+    }
+}
+
 impl Inner {
-    /// What is answered without asking, since something of the instance is still to be sent; and what a short beat says more
-    /// while the registry may have lost its instance.
-    fn answer_before(&self, question: &Question, sent: &mut Sent) -> Option<Answered> {
+    fn before(&self, question: &Question, sent: &mut Sent, arrival: u64) -> Before {
         if !self.is_disturbed.load(Relaxed) {
-            return None;
+            return Before::Ask;
         }
-        let now = self.clock.now();
-        let mut memory = self.memory.lock();
-        match &question.what {
-            What::Beat { service, host, is_light } => {
-                let mut which = Which { service: service.clone(), host: host.clone(), ephemeral: true };
-                let mut effect = memory.kept.effect(&which);
-                if effect.is_none() {
-                    which.ephemeral = false;
-                    effect = memory.kept.effect(&which);
-                }
-                match effect {
-                    Some(Effect::Registers) => return Some(Answered::Known(None)),
-                    Some(Effect::Deregisters) => return Some(Answered::Unknown),
-                    None => {}
-                }
-                // The first one that is answered again finds out that the registry is back.
-                let may_be_lost = memory.outage.is_away() || memory.outage.is_settling(now);
-                if *is_light
-                    && may_be_lost
-                    && let Some(known) = memory.lists.host(service, host, now).filter(|known| known.ephemeral)
-                {
-                    sent.tell_all(service, host, known);
-                }
-                None
-            }
-            What::Write(which, effect) => {
-                memory.kept.effect(which)?;
-                Some(self.keep(&mut memory, which, *effect, sent.clone(), question.caller))
-            }
-            What::List(_) | What::Other => None,
+        let before = self.memory.lock().before(question, sent, arrival, self.clock.now());
+        if matches!(before, Before::Answered(Answered::Kept)) {
+            self.has_kept();
+        }
+        before
+    }
+
+    async fn ask(&self, question: Question, sent: Sent, arrival: u64) -> Answered {
+        match self.asking.ask(&question, &sent).await {
+            Ok(response) => self.heard(question, response, arrival),
+            Err(failed) => self.unheard(question, sent, failed, arrival),
         }
     }
 
     /// A server has answered.
-    fn heard(&self, question: Question, response: Response<Bytes>) -> Answered {
+    fn heard(&self, question: Question, response: Response<Bytes>, arrival: u64) -> Answered {
         let now = self.clock.now();
         // Read before the lock is taken, which others wait for.
         let hosts = match question.what {
@@ -240,30 +205,12 @@ impl Inner {
         };
         let mut memory = self.memory.lock();
         memory.pace.note(now);
+        // They may have gone and come back without a request that saw it, and have lost what lives by beats.
+        if self.asking.were_all_down() {
+            self.is_away(&mut memory, true);
+        }
         self.is_back(&mut memory);
-        let settling = memory.outage.is_settling(now);
-        if !response.status().is_success() {
-            return Answered::Registry(response);
-        }
-        memory.callers.admit(question.caller);
-        match question.what {
-            What::List(key) => {
-                if settling
-                    && hosts.is_some_and(|hosts| memory.lists.has_more(&key, &hosts, now))
-                    && let Some(last) = memory.lists.last(&key, now)
-                {
-                    return Answered::Stale(last);
-                }
-                let media_type = response.headers().get(header::CONTENT_TYPE).cloned();
-                let answer = Answer { media_type, body: response.body().clone() };
-                memory.lists.remember(key, answer, now);
-            }
-            What::Write(which, Effect::Deregisters) if settling => {
-                memory.lists.remove_host(&which.service, &which.host);
-            }
-            What::Write(..) | What::Beat { .. } | What::Other => {}
-        }
-        Answered::Registry(response)
+        memory.heard(question, response, hosts, arrival, now)
     }
 
     /// Notes that the cluster is there, and tells people where it wasn't.
@@ -272,80 +219,68 @@ impl Inner {
         if let Some(Turn::Returned(away)) = memory.outage.answered(now) {
             memory.replayed = 0;
             let (away_s, kept) = (away.as_secs(), memory.kept.len());
-            tracing::info!(away_s, kept, "a legacy server answers again");
+            if let Some(unlogged) = self.turns.pass(&["back"], Instant::now()) {
+                tracing::info!(away_s, kept, unlogged, "a legacy server answers again");
+            }
             self.keeps.notify_one();
         }
         self.calm_down(memory);
     }
 
     /// Notes whether what is remembered may matter still.
-    pub fn calm_down(&self, memory: &Memory) {
-        let (now, outage) = (self.clock.now(), &memory.outage);
-        let disturbed = outage.is_away() || outage.is_settling(now) || !memory.kept.is_empty();
+    pub fn calm_down(&self, memory: &mut Memory) {
+        let disturbed = memory.is_disturbed(self.clock.now());
         if disturbed != self.is_disturbed.load(Relaxed) {
             self.is_disturbed.store(disturbed, Relaxed);
-        }
-    }
-
-    /// No server has.
-    fn unheard(&self, question: Question, sent: Sent, failed: Failed) -> Answered {
-        let now = self.clock.now();
-        let mut memory = self.memory.lock();
-        if failed.refused == Refused::Full {
-            return Answered::Refused(Refused::Full);
-        }
-        // A server whose cluster has just lost an owner can't say what becomes of a write; any can read.
-        if failed.nobody || matches!(question.what, What::List(_)) {
-            self.is_away(&mut memory);
-        }
-        match question.what {
-            What::List(_) if !memory.callers.knows(question.caller) => Answered::Refused(Refused::Stranger),
-            What::List(key) => {
-                memory.lists.last(&key, now).map_or(Answered::Refused(failed.refused), Answered::Stale)
+            if !disturbed {
+                memory.lists.forget_hosts();
             }
-            What::Beat { service, host, .. } => match memory.lists.host(&service, &host, now) {
-                Some(known) => Answered::Known(Some(known.metadata.clone())),
-                None => Answered::Unknown,
-            },
-            What::Write(which, effect) => self.keep(&mut memory, &which, effect, sent, question.caller),
-            What::Other => failed.said.map_or(Answered::Refused(failed.refused), Answered::Registry),
         }
     }
 
-    fn is_away(&self, memory: &mut Memory) {
-        if let Some(Turn::Left) = memory.outage.unanswered(self.clock.now()) {
+    /// No server has answered.
+    fn unheard(&self, question: Question, sent: Sent, failed: Failed, arrival: u64) -> Answered {
+        let mut memory = self.memory.lock();
+        let says_so = match question.what {
+            // Any server can read, whoever owns it.
+            What::List(_) => failed.refused != Refused::Full,
+            What::Beat { .. } | What::Write(..) => {
+                matches!(failed.refused, Refused::TimedOut | Refused::Doubtful)
+            }
+            // It may have much to do.
+            What::Change { .. } | What::Other => false,
+        };
+        if failed.nobody || says_so {
+            self.is_away(&mut memory, failed.nobody);
+        }
+        let answered = memory.unheard(question, sent, failed, arrival, self.clock.now());
+        drop(memory);
+        if matches!(answered, Answered::Kept) {
+            self.has_kept();
+        }
+        answered
+    }
+
+    /// A request has got no answer, by which it is `sure` that nobody is there, or not.
+    pub fn is_away(&self, memory: &mut Memory, sure: bool) {
+        if let Some(Turn::Left) = memory.outage.unanswered(self.clock.now(), sure) {
             memory.pace.pause();
             self.counts.outages.fetch_add(1, Relaxed);
             self.is_disturbed.store(true, Relaxed);
             let lists = memory.lists.len();
-            tracing::warn!(
-                lists,
-                "no legacy server answers: the last lists are served, registrations are kept until one is back"
-            );
+            if let Some(unlogged) = self.turns.pass(&["away"], Instant::now()) {
+                tracing::warn!(
+                    lists,
+                    unlogged,
+                    "no legacy server answers: the last lists are served, registrations are kept until one is back"
+                );
+            }
         }
     }
 
-    fn keep(
-        &self,
-        memory: &mut Memory,
-        which: &Which,
-        effect: Effect,
-        sent: Sent,
-        caller: Caller,
-    ) -> Answered {
-        if !memory.callers.knows(caller) {
-            return Answered::Refused(Refused::Stranger);
-        }
-        let bytes = sent.bytes();
-        if memory.kept.keep(which.clone(), effect, sent, bytes).is_err() {
-            return Answered::Refused(Refused::NoRoom);
-        }
-        if effect == Effect::Deregisters {
-            memory.lists.remove_host(&which.service, &which.host);
-        }
+    fn has_kept(&self) {
         self.is_disturbed.store(true, Relaxed);
         self.keeps.notify_one();
-        Answered::Kept
     }
 }
 

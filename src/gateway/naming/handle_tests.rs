@@ -1,6 +1,10 @@
 //! Naming before scripted servers.
 
-use std::{collections::VecDeque, net::IpAddr};
+use std::{
+    collections::VecDeque,
+    net::IpAddr,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use futures_util::future::BoxFuture;
 use http::Request;
@@ -9,6 +13,9 @@ use smallvec::SmallVec;
 use super::{
     super::{
         asking::{Failure, PATIENCE, SELF, Server},
+        callers::Caller,
+        kept::Effect,
+        outage::SETTLING,
         replay::TRY_EVERY,
         stale::{HostKey, ListKey},
     },
@@ -21,6 +28,7 @@ use crate::model::ServiceKey;
 enum Does {
     Answers(u16, String),
     Refuses,
+    BreaksOff,
     Hangs,
     IsFull,
 }
@@ -33,6 +41,12 @@ fn answers(status: u16, body: impl Into<String>) -> Does {
 #[derive(Default)]
 struct Scripted {
     does: Mutex<[Option<Does>; 2]>,
+    /// What all do with requests whose line has this word, whatever they do else.
+    does_with: Mutex<Option<(&'static str, Does)>>,
+    /// They have all been down.
+    were_down: AtomicBool,
+    /// How often their members were asked for.
+    looks: AtomicUsize,
     asked: Mutex<VecDeque<(Server, String, String)>>,
 }
 
@@ -75,8 +89,10 @@ impl Servers for Scripted {
     ) -> BoxFuture<'_, Result<Response<Bytes>, Failure>> {
         let body = String::from_utf8(sent.request.body().to_vec()).unwrap();
         let line = format!("{} {}", sent.request.method(), sent.request.uri());
-        self.asked.lock().push_back((server, line, body));
-        let does = self.does.lock()[server].clone().unwrap_or(Does::Refuses);
+        self.asked.lock().push_back((server, line.clone(), body));
+        let with = self.does_with.lock().clone();
+        let with = with.filter(|(word, _)| line.contains(word));
+        let does = with.map(|(_, does)| does).or(self.does.lock()[server].clone()).unwrap_or(Does::Refuses);
         Box::pin(async move {
             match does {
                 Does::Answers(status, body) => {
@@ -85,6 +101,7 @@ impl Servers for Scripted {
                     Ok(response.body(body.into()).unwrap())
                 }
                 Does::Refuses => Err(Failure::Unreachable("connection refused".into())),
+                Does::BreaksOff => Err(Failure::Spoilt("closed without an answer".into())),
                 Does::IsFull => Err(Failure::Full),
                 Does::Hangs => {
                     tokio::time::sleep(within).await;
@@ -100,12 +117,17 @@ impl Servers for Scripted {
         path: &'static str,
         _: Duration,
     ) -> BoxFuture<'_, Result<Response<Bytes>, Failure>> {
+        self.looks.fetch_add(1, Relaxed);
         let data = match path {
             SELF => member(NAMES[server]),
             _ => format!("[{},{}]", member(NAMES[0]), member(NAMES[1])),
         };
         let answer = Response::new(format!(r#"{{"code":200,"message":null,"data":{data}}}"#).into());
         Box::pin(async move { Ok(answer) })
+    }
+
+    fn were_all_down(&self) -> bool {
+        self.were_down.swap(false, Relaxed)
     }
 
     fn name(&self, server: Server) -> String {
@@ -131,12 +153,16 @@ impl Gateway {
         Self { servers, naming, clock }
     }
 
-    /// As a word and a text.
     async fn ask(&self, method: &str, target: &str, what: What) -> (&'static str, String) {
+        self.ask_as(self.naming.caller("public", &[]), method, target, what).await
+    }
+
+    /// As a word and a text.
+    async fn ask_as(&self, caller: Caller, method: &str, target: &str, what: What) -> (&'static str, String) {
         let request = Request::builder().method(method).uri(target).body(Bytes::new()).unwrap();
         let service = Some(service());
         let sent = Sent { request, peer: ([10, 0, 0, 9], 1).into() };
-        match self.naming.answer(Question { service, caller: Caller::Anybody, what }, sent).await {
+        match self.naming.answer(Question { service, caller, what }, sent).await {
             Answered::Registry(answer) => {
                 let body = String::from_utf8(answer.body().to_vec()).unwrap();
                 ("registry", format!("{} {body}", answer.status().as_u16()))
@@ -161,9 +187,18 @@ impl Gateway {
     }
 
     async fn write(&self, port: i32, effect: Effect) -> (&'static str, String) {
+        self.write_as(self.naming.caller("public", &[]), port, effect).await
+    }
+
+    async fn write_as(&self, caller: Caller, port: i32, effect: Effect) -> (&'static str, String) {
         let method = if effect == Effect::Registers { "POST" } else { "DELETE" };
         let which = Which { service: service(), host: host(port), ephemeral: true };
-        self.ask(method, &format!("/instance?{port}"), What::Write(which, effect)).await
+        self.ask_as(caller, method, &format!("/instance?{port}"), What::Write(which, effect)).await
+    }
+
+    async fn change(&self, port: i32) -> (&'static str, String) {
+        let what = What::Change { service: service(), host: host(port) };
+        self.ask("PUT", &format!("/instance?{port}"), what).await
     }
 
     /// Lets what is kept be sent until nothing waits.
@@ -171,11 +206,20 @@ impl Gateway {
         let stopped = CancellationToken::new();
         let task = tokio::spawn(self.naming.clone().replay(stopped.clone()));
         while self.naming.standing().kept > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            self.wait(Duration::from_millis(10)).await;
         }
         stopped.cancel();
         task.await.unwrap();
         self.servers.lines()
+    }
+
+    /// So much time goes by, for what is decided by this node's clock too.
+    async fn wait(&self, time: Duration) {
+        let end = tokio::time::Instant::now() + time;
+        while tokio::time::Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            self.clock.advance(10);
+        }
     }
 }
 
@@ -358,10 +402,10 @@ async fn what_fails_is_sent_again_and_what_is_refused_is_not() {
     gateway.write(1, Effect::Registers).await;
     let stopped = CancellationToken::new();
     let task = tokio::spawn(gateway.naming.clone().replay(stopped.clone()));
-    tokio::time::sleep(TRY_EVERY * 3).await;
+    gateway.wait(TRY_EVERY * 3).await;
     assert!(gateway.servers.asked().len() > 2 && gateway.naming.standing().kept == 1);
     gateway.servers.all_do(answers(403, "unknown user!"));
-    tokio::time::sleep(TRY_EVERY * 2).await;
+    gateway.wait(TRY_EVERY * 2).await;
     assert_eq!(gateway.naming.standing().kept, 0);
     assert_eq!(gateway.naming.counts().rejected.load(Relaxed), 1);
     stopped.cancel();
@@ -376,15 +420,17 @@ async fn a_cluster_that_has_just_started_may_fail_a_few_times() {
     gateway.servers.all_do(answers(500, "caused: no leader;"));
     let stopped = CancellationToken::new();
     let task = tokio::spawn(gateway.naming.clone().replay(stopped.clone()));
-    tokio::time::sleep(TRY_EVERY * 3).await;
+    gateway.wait(TRY_EVERY * 3).await;
     assert_eq!(gateway.naming.standing().kept, 1);
     gateway.servers.all_do(answers(200, "ok"));
-    tokio::time::sleep(TRY_EVERY * 2).await;
+    gateway.wait(TRY_EVERY * 8).await;
     assert_eq!(gateway.naming.standing().kept, 0);
     gateway.servers.all_do(Does::Refuses);
     gateway.write(2, Effect::Registers).await;
     gateway.servers.all_do(answers(500, "caused: no;"));
-    tokio::time::sleep(TRY_EVERY * 15).await;
+    gateway.wait(Duration::from_secs(60)).await;
+    assert_eq!(gateway.naming.standing().kept, 1);
+    gateway.wait(Duration::from_secs(90)).await;
     assert_eq!(gateway.naming.standing().kept, 0, "not for ever");
     let counts = gateway.naming.counts();
     assert_eq!((counts.replayed.load(Relaxed), counts.rejected.load(Relaxed)), (1, 1));
@@ -452,6 +498,73 @@ async fn a_registry_that_comes_back_empty_is_told_of_all_instances_and_not_belie
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_beats_seldom_is_waited_for_longer() {
+    let gateway = Gateway::new();
+    let slow = list_of(&[1, 2]).replacen(r#""zone":"ä&=""#, r#""preserved.heart.beat.interval":"20000""#, 1);
+    gateway.servers.all_do(answers(200, slow.clone()));
+    gateway.list().await;
+    gateway.servers.all_do(Does::Refuses);
+    gateway.list().await;
+    gateway.servers.all_do(answers(200, list_of(&[])));
+    assert_eq!(gateway.list().await.0, "stale");
+    gateway.clock.advance(20_999);
+    assert_eq!(gateway.list().await, ("stale", format!("20 {slow}")));
+    gateway.servers.asked();
+    gateway.servers.all_do(answers(200, BEATEN));
+    gateway.beat(1, true).await;
+    gateway.beat(2, true).await;
+    gateway.servers.all_do(answers(200, list_of(&[])));
+    let told: Vec<bool> = gateway.servers.asked().iter().map(|(_, _, body)| body.contains("20000")).collect();
+    assert_eq!(told, [true, false], "whoever the registry may lack is told of in full");
+    gateway.clock.advance(1);
+    assert_eq!(gateway.list().await, ("registry", format!("200 {}", list_of(&[]))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_that_no_request_has_seen_empties_no_list() {
+    let gateway = Gateway::new();
+    gateway.servers.all_do(answers(200, list_of(&[1])));
+    gateway.list().await;
+    gateway.servers.all_do(answers(200, list_of(&[])));
+    gateway.servers.were_down.store(true, Relaxed);
+    assert_eq!(gateway.list().await.0, "stale");
+    gateway.clock.advance(SETTLING.as_millis() as u64);
+    assert_eq!(gateway.list().await.0, "registry");
+    assert_eq!(gateway.naming.counts().outages.load(Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_slow_list_is_answered_by_the_last_and_changes_nothing_for_others() {
+    let gateway = Gateway::new();
+    gateway.servers.all_do(answers(200, list_of(&[1, 2])));
+    gateway.list().await;
+    let of_b = async || gateway.ask("GET", "/list?b", What::List(list_key("b"))).await;
+    of_b().await;
+    for _ in 0..10 {
+        gateway.servers.all_do(Does::Hangs);
+        gateway.clock.advance(1_000);
+        assert_eq!(gateway.list().await.0, "stale");
+        gateway.servers.all_do(answers(200, list_of(&[1])));
+        assert_eq!(of_b().await, ("registry", format!("200 {}", list_of(&[1]))));
+    }
+    assert_eq!(gateway.naming.counts().outages.load(Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_says_nothing_to_anybody_is_away() {
+    let gateway = Gateway::new();
+    gateway.clock.advance(10_000);
+    gateway.servers.all_do(answers(200, list_of(&[1])));
+    gateway.list().await;
+    gateway.servers.all_do(Does::Hangs);
+    for (after_ms, expected) in [(1_000, 0), (1_000, 0), (499, 0), (1, 1)] {
+        gateway.clock.advance(after_ms);
+        gateway.list().await;
+        assert_eq!(gateway.naming.counts().outages.load(Relaxed), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_leaves_while_the_registry_settles_is_listed_no_more() {
     let gateway = Gateway::new();
     gateway.servers.all_do(answers(200, list_of(&[1, 2])));
@@ -479,7 +592,7 @@ async fn a_write_that_its_dead_owner_cannot_take_is_kept_while_others_answer() {
 async fn what_may_have_been_done_is_not_done_twice_unless_that_changes_nothing() {
     let gateway = Gateway::new();
     gateway.servers.all_do(Does::Hangs);
-    assert_eq!(gateway.ask("POST", "/service", What::Other).await, ("refused", "TimedOut".into()));
+    assert_eq!(gateway.ask("POST", "/service", What::Other).await, ("refused", "Doubtful".into()));
     assert_eq!(gateway.servers.lines(), ["0 POST /service"]);
     gateway.ask("GET", "/service", What::Other).await;
     assert_eq!(gateway.servers.lines(), ["0 GET /service", "1 GET /service"]);
@@ -533,4 +646,229 @@ async fn every_answer_is_counted_by_who_gave_it() {
     gateway.ask("GET", "/service/list", What::Other).await;
     let counts = gateway.naming.counts().answers();
     assert_eq!(counts, By::ALL.map(|by| (by.label(), 1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registration_of_which_bytes_went_goes_to_no_other_server_and_its_client_is_told() {
+    let gateway = Gateway::new();
+    gateway.servers.all_do(answers(200, "ok"));
+    for does in [Does::BreaksOff, Does::Hangs] {
+        gateway.servers.does(0, does);
+        assert_eq!(gateway.write(1, Effect::Registers).await, ("refused", "Doubtful".into()));
+        assert_eq!(gateway.servers.lines(), ["0 POST /instance?1"]);
+        assert_eq!(gateway.naming.standing().kept, 0);
+        // Done twice it is as done once.
+        assert_eq!(gateway.write(1, Effect::Deregisters).await.0, "registry");
+        assert_eq!(gateway.servers.lines(), ["0 DELETE /instance?1", "1 DELETE /instance?1"]);
+    }
+    gateway.servers.does(0, Does::Refuses);
+    assert_eq!(gateway.write(1, Effect::Registers).await.0, "registry");
+    assert_eq!(
+        gateway.servers.lines(),
+        ["0 POST /instance?1", "1 POST /instance?1"],
+        "none went to the first"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_nobody_takes_holds_up_no_other_and_is_given_up() {
+    let gateway = Gateway::new();
+    gateway.servers.all_do(Does::Refuses);
+    for port in [1, 2] {
+        assert_eq!(gateway.write(port, Effect::Registers).await.0, "kept");
+    }
+    gateway.servers.all_do(answers(200, BEATEN));
+    *gateway.servers.does_with.lock() = Some(("?1", answers(500, "java.net.SocketException: x")));
+    gateway.beat(9, false).await;
+    gateway.servers.asked();
+    let stopped = CancellationToken::new();
+    let task = tokio::spawn(gateway.naming.clone().replay(stopped.clone()));
+    gateway.wait(Duration::from_millis(200)).await;
+    assert!(gateway.servers.lines().contains(&"0 POST /instance?2".to_owned()));
+    assert_eq!(gateway.naming.standing().kept, 1);
+    assert_eq!(gateway.beat(2, true).await.0, "registry");
+    gateway.wait(Duration::from_secs(150)).await;
+    let counts = gateway.naming.counts();
+    assert_eq!((counts.replayed.load(Relaxed), counts.rejected.load(Relaxed)), (1, 1));
+    assert_eq!(gateway.naming.standing().kept, 0);
+    stopped.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_long_a_registry_takes_to_start_nothing_that_is_kept_is_given_up() {
+    let gateway = Gateway::new();
+    gateway.servers.all_do(Does::Refuses);
+    gateway.write(1, Effect::Registers).await;
+    gateway.servers.all_do(answers(503, "server is STARTING now"));
+    let stopped = CancellationToken::new();
+    let task = tokio::spawn(gateway.naming.clone().replay(stopped.clone()));
+    gateway.wait(Duration::from_secs(300)).await;
+    assert!(gateway.servers.asked().len() > 100);
+    gateway.servers.all_do(answers(200, "ok"));
+    gateway.wait(TRY_EVERY * 2).await;
+    assert_eq!(gateway.naming.counts().replayed.load(Relaxed), 1);
+    stopped.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_beat_sends_what_is_kept_of_its_instance_once_the_registry_is_back() {
+    let gateway = Gateway::new();
+    gateway.servers.all_do(Does::Refuses);
+    gateway.write(1, Effect::Registers).await;
+    gateway.write(2, Effect::Registers).await;
+    gateway.servers.asked();
+    assert_eq!((gateway.beat(1, true).await.0, gateway.servers.lines()), ("known", vec![]), "it is away");
+    gateway.servers.all_do(answers(200, list_of(&[])));
+    gateway.list().await;
+    gateway.servers.asked();
+    assert_eq!(gateway.beat(1, true).await.0, "known");
+    assert_eq!(gateway.servers.lines(), ["0 POST /instance?1"]);
+    gateway.servers.all_do(answers(403, "unknown user!"));
+    assert_eq!(gateway.beat(2, true).await.0, "unknown", "the registry doesn't want it");
+    assert_eq!(gateway.naming.standing().kept, 0);
+    gateway.servers.all_do(answers(200, BEATEN));
+    assert_eq!(gateway.beat(1, true).await.0, "registry");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whichever_write_of_an_instance_came_last_counts_however_long_the_others_took() {
+    for does in [answers(200, "ok"), Does::Refuses] {
+        let gateway = Gateway::new();
+        *gateway.servers.does_with.lock() = Some(("DELETE", Does::Hangs));
+        let older = gateway.write(1, Effect::Deregisters);
+        let newer = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            gateway.servers.all_do(does.clone());
+            gateway.write(1, Effect::Registers).await.0
+        };
+        let (older, newer) = tokio::join!(older, newer);
+        assert_eq!(older.0, "kept");
+        gateway.servers.asked();
+        *gateway.servers.does_with.lock() = None;
+        gateway.servers.all_do(answers(200, "ok"));
+        let expected: &[&str] = if newer == "kept" { &["0 POST /instance?1"] } else { &[] };
+        assert_eq!(gateway.replayed().await, expected, "{does:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_an_instance_goes_after_what_is_kept_of_it() {
+    let gateway = Gateway::new();
+    gateway.servers.all_do(Does::Refuses);
+    gateway.write(1, Effect::Registers).await;
+    assert_eq!(gateway.change(1).await, ("refused", "Away".into()));
+    gateway.servers.all_do(answers(200, list_of(&[])));
+    gateway.list().await;
+    gateway.servers.asked();
+    assert_eq!(gateway.change(1).await.0, "registry");
+    assert_eq!(gateway.servers.lines(), ["0 POST /instance?1", "0 PUT /instance?1"]);
+    assert_eq!(gateway.replayed().await, [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_left_in_an_outage_is_listed_no_more_though_the_registry_has_yet_to_hear_of_it() {
+    let gateway = Gateway::new();
+    gateway.servers.all_do(answers(200, list_of(&[1, 2])));
+    gateway.list().await;
+    gateway.servers.all_do(Does::Refuses);
+    assert_eq!(gateway.write(1, Effect::Deregisters).await.0, "kept");
+    gateway.servers.all_do(answers(200, list_of(&[1, 2])));
+    assert_eq!(gateway.list().await, ("registry", format!("200 {}", list_of(&[2]))));
+    gateway.servers.all_do(Does::Refuses);
+    assert_eq!(gateway.list().await, ("stale", format!("0 {}", list_of(&[2]))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_that_do_not_answer_have_the_members_asked_for_now_and_then_not_all_the_time() {
+    let gateway = Gateway::new();
+    gateway.naming.0.asking.look_at_cluster().await;
+    gateway.servers.all_do(Does::Refuses);
+    let stopped = CancellationToken::new();
+    let task = tokio::spawn(gateway.naming.clone().watch_members(stopped.clone()));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    gateway.servers.looks.store(0, Relaxed);
+    for _ in 0..1_000 {
+        gateway.list().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Each round asks both who they are, and one for its members.
+    let looks = gateway.servers.looks.load(Relaxed);
+    assert!((3..=6).contains(&looks), "{looks}");
+    stopped.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_anybody_may_ask_for_makes_nobody_known() {
+    let gateway = Gateway::new();
+    let caller = |token: &'static [u8]| gateway.naming.caller("public", &[token]);
+    let (reader, writer, nobody) = (caller(b"reader"), caller(b"writer"), caller(b""));
+    gateway.servers.all_do(answers(200, list_of(&[1])));
+    gateway.ask_as(reader, "GET", "/list", What::List(list_key(""))).await;
+    gateway.ask_as(nobody, "GET", "/operator/metrics", What::Other).await;
+    gateway.write_as(writer, 1, Effect::Registers).await;
+    gateway.servers.all_do(Does::Refuses);
+    let list = async |caller| gateway.ask_as(caller, "GET", "/list", What::List(list_key(""))).await.0;
+    assert_eq!([list(reader).await, list(nobody).await, list(writer).await], ["stale", "refused", "refused"]);
+    for stranger in [reader, nobody] {
+        let answer = gateway.write_as(stranger, 1, Effect::Deregisters).await;
+        assert_eq!(answer, ("refused", "Stranger".into()));
+    }
+    assert_eq!(gateway.write_as(writer, 1, Effect::Registers).await.0, "kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_has_written_no_other_writes_over_until_the_registry_can_be_asked() {
+    let gateway = Gateway::new();
+    let caller = |token: &'static [u8]| gateway.naming.caller("public", &[token]);
+    let (one, other) = (caller(b"one"), caller(b"other"));
+    gateway.servers.all_do(answers(200, "ok"));
+    for caller in [one, other] {
+        gateway.write_as(caller, 9, Effect::Registers).await;
+    }
+    gateway.servers.all_do(Does::Refuses);
+    assert_eq!(gateway.write_as(one, 1, Effect::Registers).await.0, "kept");
+    let refused = gateway.write_as(other, 1, Effect::Deregisters).await;
+    assert_eq!(refused, ("refused", "Stranger".into()));
+    gateway.servers.all_do(answers(200, "ok"));
+    gateway.write_as(one, 9, Effect::Registers).await;
+    gateway.servers.asked();
+    assert_eq!(gateway.write_as(other, 1, Effect::Deregisters).await.0, "registry");
+    assert_eq!(gateway.replayed().await, ["0 DELETE /instance?1"], "the older one isn't sent after it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_beat_makes_its_instance_known_though_nobody_has_asked_for_a_list() {
+    let gateway = Gateway::new();
+    gateway.servers.all_do(answers(200, BEATEN));
+    gateway.beat(1, true).await;
+    gateway.write(2, Effect::Registers).await;
+    gateway.servers.all_do(answers(200, BEATEN.replace("10200", "20404")));
+    gateway.beat(3, true).await;
+    gateway.servers.all_do(Does::Hangs);
+    assert_eq!(gateway.beat(4, true).await, ("refused", "TimedOut".into()), "one time-out is no outage");
+    gateway.servers.all_do(Does::Refuses);
+    let mut beats = Vec::new();
+    for port in 1..=4 {
+        beats.push(gateway.beat(port, true).await.0);
+    }
+    assert_eq!(beats, ["known", "known", "unknown", "unknown"]);
+    gateway.write(1, Effect::Deregisters).await;
+    assert_eq!(gateway.beat(1, true).await.0, "unknown");
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_servers_leave_what_is_known_to_be_answered() {
+    let gateway = Gateway::new();
+    gateway.servers.all_do(answers(200, list_of(&[1])));
+    gateway.list().await;
+    gateway.servers.does(0, Does::Hangs);
+    gateway.servers.does(1, Does::IsFull);
+    assert_eq!(gateway.list().await.0, "stale");
+    assert_eq!(gateway.beat(1, true).await.0, "known");
+    gateway.servers.all_do(Does::IsFull);
+    assert_eq!((gateway.list().await.0, gateway.beat(1, true).await.0), ("stale", "known"));
+    assert_eq!(gateway.naming.standing().away_for, None);
 }

@@ -12,7 +12,7 @@ use super::{
     kept::{Effect, Which},
     stale::{Host, HostKey, Last, ListKey},
 };
-use crate::model::ServiceKey;
+use crate::model::{ServiceKey, instance::BEAT_INTERVAL_MS};
 
 /// A client's request, as it goes on.
 #[derive(Clone, Debug)]
@@ -37,8 +37,9 @@ impl Sent {
         let HostKey { ip, port, cluster } = host;
         let text = |text: &str| serde_json::Value::from(text).to_string();
         let (ip, cluster, name) = (text(ip), text(cluster), text(&service.name));
+        let period_ms = known.beats_every().map_or(BEAT_INTERVAL_MS.into(), |every| every.as_millis());
         let beat = format!(
-            r#"{{"cluster":{cluster},"ip":{ip},"metadata":{},"period":5000,"port":{port},"scheduled":false,"serviceName":{name},"weight":{}}}"#,
+            r#"{{"cluster":{cluster},"ip":{ip},"metadata":{},"period":{period_ms},"port":{port},"scheduled":false,"serviceName":{name},"weight":{}}}"#,
             known.metadata, known.weight,
         );
         let encoded = percent_encoding::utf8_percent_encode(&beat, percent_encoding::NON_ALPHANUMERIC);
@@ -75,6 +76,13 @@ pub enum What {
     },
     /// An instance comes or goes.
     Write(Which, Effect),
+    /// An instance is changed, if it is there.
+    Change {
+        /// Of which service.
+        service: ServiceKey,
+        /// Which.
+        host: HostKey,
+    },
     /// Something else.
     Other,
 }
@@ -105,6 +113,8 @@ pub enum Refused {
     Full,
     /// No server says anything.
     TimedOut,
+    /// It may have been done, or not: whoever asked decides whether to ask again.
+    Doubtful,
     /// What they say is no answer.
     Strange,
     /// Too many writes are kept.

@@ -5,18 +5,21 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::future::{BoxFuture, FutureExt as _};
 use http::{HeaderValue, Request, Response, header};
 use http_body::Body as _;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
 use nacre_middleware::{
     hygiene::{self, Caller},
-    pass::{self, Answer, Fault, Plan, Sending, pass},
+    pass::{Answer, Fault, Plan, Sending, pass},
     pool::{Bounds, ConnectFault, Origin, Upstream},
 };
 use smallvec::SmallVec;
@@ -24,11 +27,16 @@ use smallvec::SmallVec;
 use super::{
     asking::{Failure, Server, Servers},
     question::Sent,
+    room::{self, Held, NoRoom, Room},
 };
 use crate::{
     base::{burst::Seldom, dial::Dial},
     config::{Network, Settings},
-    gateway::{order::order, sight, times::KEEP},
+    gateway::{
+        order::{last_resort, order},
+        sight,
+        times::KEEP,
+    },
 };
 
 /// Bytes of an answer; the list of a service of 50,000 instances has 15 MB.
@@ -47,7 +55,10 @@ pub struct LegacyServers {
     servers: Arc<[sight::Server]>,
     /// In the order of `servers`.
     ways: Vec<Way>,
+    room: Room,
     lines: Arc<Seldom>,
+    /// Of the times that all servers were down, those that somebody has asked for.
+    all_down: AtomicU64,
 }
 
 impl LegacyServers {
@@ -73,32 +84,41 @@ impl LegacyServers {
             trusted: settings.http.trusted_forwarders.clone(),
             ways: ways.collect(),
             servers,
+            room: Room::new(room::MOST_BYTES),
             lines,
+            all_down: AtomicU64::new(0),
         }
     }
 
+    /// The answer in time, or why there is none.
     async fn exchange(
+        &self,
+        server: Server,
+        request: Request<Body>,
+        within: Duration,
+    ) -> Result<Response<Bytes>, Unheard> {
+        let whole = tokio::time::timeout(within, self.whole(server, request, within));
+        whole.await.unwrap_or(Err(Unheard::Fault(Fault::TimedOut)))
+    }
+
+    async fn asked(
         &self,
         server: Server,
         request: Request<Body>,
         within: Duration,
     ) -> Result<Response<Bytes>, Failure> {
         let seen = &self.servers[server];
-        let answer = match tokio::time::timeout(within, self.whole(server, request, within)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Unheard::Fault(Fault::TimedOut)),
-        };
-        match answer {
-            Ok(answer) => {
-                seen.answered(answer.status());
-                Ok(answer)
-            }
-            Err(Unheard::Fault(fault)) => {
-                seen.failed(&fault, &self.lines);
-                Err(failure(&fault))
-            }
-            Err(Unheard::Broken(why)) => Err(Failure::Spoilt(why)),
+        let trial = if seen.health.is_up() { None } else { seen.try_anyway() };
+        if trial.is_none() && !seen.health.is_up() {
+            return Err(Failure::Unreachable("it is down".to_owned()));
         }
+        let answer = self.exchange(server, request, within).await;
+        match &answer {
+            Ok(answer) => seen.answered(answer.status()),
+            Err(Unheard::Fault(fault)) => seen.failed(fault, &self.lines),
+            Err(Unheard::Broken(_) | Unheard::NoRoom) => {}
+        }
+        answer.map_err(failure)
     }
 
     async fn whole(
@@ -122,14 +142,36 @@ impl LegacyServers {
         let (mut head, mut body) = answer.into_parts();
         let body = match body.take_whole() {
             Some(body) => body,
-            None if body.size_hint().lower() > MOST_BYTES as u64 => return Err(too_long()),
-            None => match Limited::new(body, MOST_BYTES).collect().await {
-                Ok(body) => body.to_bytes(),
-                Err(error) => return Err(broken(&*error)),
-            },
+            None => {
+                let (body, held) = self.collect(body).await?;
+                if let Some(held) = held {
+                    head.extensions.insert(held);
+                }
+                body
+            }
         };
         hygiene::clean_answer(head.status, &mut head.headers, &asked, Some(body.len() as u64));
         Ok(Response::from_parts(head, body))
+    }
+
+    /// All of a body, and the room that it takes.
+    async fn collect(&self, mut body: Answer<Dial, Body>) -> Result<(Bytes, Option<Held>), Unheard> {
+        let mut room = self.room.enter();
+        let mut grow_to = |bytes: usize| match bytes {
+            0..=MOST_BYTES => room.grow_to(bytes).map_err(|NoRoom| Unheard::NoRoom),
+            _ => Err(Unheard::Broken(format!("its answer has more than {MOST_BYTES} bytes"))),
+        };
+        let announced = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        grow_to(announced.unwrap_or_default())?;
+        let mut whole = BytesMut::with_capacity(announced.unwrap_or_default());
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|why| Unheard::Broken(format!("its answer broke off: {why}")))?;
+            if let Ok(data) = frame.into_data() {
+                grow_to(whole.len() + data.len())?;
+                whole.extend_from_slice(&data);
+            }
+        }
+        Ok((whole.freeze(), room.held()))
     }
 
     /// Once more over a new connection where a kept one was closed under it.
@@ -160,24 +202,21 @@ impl LegacyServers {
 enum Unheard {
     Fault(Fault),
     Broken(String),
+    /// As many bytes as may be are being answered.
+    NoRoom,
 }
 
-fn too_long() -> Unheard {
-    Unheard::Broken(format!("its answer has more than {MOST_BYTES} bytes"))
-}
-
-fn broken(error: &(dyn std::error::Error + 'static)) -> Unheard {
-    match error.downcast_ref::<pass::Broken>() {
-        Some(why) => Unheard::Broken(format!("its answer broke off: {why}")),
-        None => too_long(),
-    }
-}
-
-fn failure(fault: &Fault) -> Failure {
+fn failure(why: Unheard) -> Failure {
+    let fault = match why {
+        Unheard::Fault(fault) => fault,
+        Unheard::Broken(why) => return Failure::Spoilt(why),
+        Unheard::NoRoom => return Failure::Full,
+    };
     match fault {
-        Fault::Full => Failure::Full,
-        Fault::Connect(ConnectFault::TimedOut) => Failure::Unreachable("no connection in time".to_owned()),
-        Fault::Connect(fault) => Failure::Unreachable(fault.to_string()),
+        // What this host lacks says nothing of the server.
+        Fault::Full | Fault::Connect(ConnectFault::Impossible(_)) => Failure::Full,
+        Fault::Connect(ConnectFault::Refused(why)) => Failure::Unreachable(why),
+        Fault::Connect(fault) => Failure::Unconnected(fault.to_string()),
         Fault::TimedOut | Fault::SlowClient => Failure::TimedOut,
         Fault::Closed | Fault::Broken(_) | Fault::BrokenClient => Failure::Spoilt(fault.to_string()),
     }
@@ -192,6 +231,15 @@ impl Servers for LegacyServers {
         order(self.servers.len(), caller, None, |server| self.servers[server].health.is_up())
     }
 
+    fn last_resort(&self, caller: IpAddr) -> Option<Server> {
+        last_resort(self.servers.len(), caller, None)
+    }
+
+    fn were_all_down(&self) -> bool {
+        let now = self.servers.first().map_or(0, |server| server.together().all_down());
+        now != self.all_down.load(Relaxed) && self.all_down.swap(now, Relaxed) != now
+    }
+
     fn ask(
         &self,
         server: Server,
@@ -200,7 +248,7 @@ impl Servers for LegacyServers {
     ) -> BoxFuture<'_, Result<Response<Bytes>, Failure>> {
         let Sent { mut request, peer } = sent;
         self.sign(&mut request, peer);
-        self.exchange(server, request.map(Full::new), within).boxed()
+        self.asked(server, request.map(Full::new), within).boxed()
     }
 
     fn look(
@@ -214,7 +262,8 @@ impl Servers for LegacyServers {
             Ok(uri) => *request.uri_mut() = uri,
             Err(error) => return std::future::ready(Err(Failure::Spoilt(error.to_string()))).boxed(),
         }
-        self.exchange(server, request, within).boxed()
+        // How it is to be looked at says nothing of whether it serves.
+        async move { self.exchange(server, request, within).await.map_err(failure) }.boxed()
     }
 
     fn name(&self, server: Server) -> String {

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     base::clock::Millis,
-    model::{ServiceKey, name::DEFAULT_CLUSTER},
+    model::{Metadata, ServiceKey, instance::own_beat_interval_ms, name::DEFAULT_CLUSTER},
 };
 
 /// Lists that are remembered, besides the empty ones.
@@ -67,12 +67,8 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// Whether these bytes may be a list: an object, whole. That it says what a list says is seen when it is read.
-#[must_use]
-pub fn is_list(body: &[u8]) -> bool {
-    let body = body.trim_ascii();
-    body.starts_with(b"{") && body.ends_with(b"}")
-}
+/// Bytes of what a question says besides its service; answers to longer ones aren't remembered.
+const LONGEST_ECHO: usize = 1 << 10;
 
 /// A host as a list shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +81,16 @@ pub struct Host {
     pub ephemeral: bool,
     /// Where it stands in the list.
     range: Range<usize>,
+}
+
+impl Host {
+    /// How often it beats, where its metadata say so.
+    #[must_use]
+    pub fn beats_every(&self) -> Option<Duration> {
+        memchr::memmem::find(self.metadata.as_bytes(), b"preserved.")?;
+        let metadata: Metadata = serde_json::from_str(&self.metadata).ok()?;
+        own_beat_interval_ms(&metadata).map(Duration::from_millis)
+    }
 }
 
 /// Which host of a service: ip, port, cluster.
@@ -154,7 +160,7 @@ impl Lists {
     pub fn remember(&mut self, key: ListKey, answer: Answer, now: Millis) {
         let key = Arc::new(key);
         self.forget(&key);
-        if answer.body.len() > self.most.bytes {
+        if answer.body.len() > self.most.bytes || key.clusters.len() + key.env.len() > LONGEST_ECHO {
             return;
         }
         self.bytes += answer.body.len();
@@ -187,11 +193,22 @@ impl Lists {
         Some(Last { answer: entry.answer.clone(), age: Duration::from_millis(now.since(entry.at)) })
     }
 
-    /// Whether the last good answer to this question has other hosts beside these.
+    /// Whether the last good answer to this question has hosts beside these, of which one `may_lack`.
     #[must_use]
-    pub fn has_more(&self, key: &ListKey, hosts: &HashMap<HostKey, Host>, now: Millis) -> bool {
+    pub fn has_more(
+        &self,
+        key: &ListKey,
+        hosts: &HashMap<HostKey, Host>,
+        may_lack: impl Fn(&Host) -> bool,
+        now: Millis,
+    ) -> bool {
         let Some(entry) = self.by_key.get(key).filter(|entry| self.is_good(entry, now)) else { return false };
-        !entry.is_empty && entry.hosts().keys().any(|host| !hosts.contains_key(host))
+        !entry.is_empty && entry.hosts().iter().any(|(key, host)| !hosts.contains_key(key) && may_lack(host))
+    }
+
+    /// Frees what was read of lists: it takes as much room as they do, and is of use in an outage alone.
+    pub fn forget_hosts(&mut self) {
+        self.by_key.values_mut().for_each(|entry| _ = entry.hosts.take());
     }
 
     /// What the last lists of a service say of one of its hosts.
@@ -206,7 +223,7 @@ impl Lists {
         let with_host = self.of(service).filter(|(_, entry)| !entry.is_empty);
         let with_host = with_host.filter_map(|(key, entry)| {
             let range = entry.hosts().get(host)?.range.clone();
-            Some((Arc::clone(key), without(&entry.answer.body, range)))
+            Some((Arc::clone(key), without(&entry.answer.body, &range)))
         });
         for (key, body) in with_host.collect::<Vec<_>>() {
             let Some(entry) = self.by_key.get_mut(&key) else { continue };
@@ -290,8 +307,22 @@ pub fn hosts_of(body: &[u8]) -> HashMap<HostKey, Host> {
     hosts.into_iter().filter_map(read).collect()
 }
 
+/// The list without those of its hosts, as they were read of it, that `has_left` says have left.
+#[must_use]
+pub fn without_hosts(
+    body: Bytes,
+    hosts: &HashMap<HostKey, Host>,
+    has_left: impl Fn(&HostKey) -> bool,
+) -> Bytes {
+    let mut left: Vec<&Range<usize>> =
+        hosts.iter().filter(|(host, _)| has_left(host)).map(|(_, host)| &host.range).collect();
+    // From the end on, so that the others stay where they are.
+    left.sort_by_key(|range| std::cmp::Reverse(range.start));
+    left.into_iter().fold(body, |body, range| without(&body, range))
+}
+
 /// The list without the element of its array that stands there, and without the comma beside it.
-fn without(body: &[u8], range: Range<usize>) -> Bytes {
+fn without(body: &[u8], range: &Range<usize>) -> Bytes {
     let (before, after) = (&body[..range.start], &body[range.end..]);
     let (before, after) = match (after.trim_ascii_start(), before.trim_ascii_end()) {
         ([b',', rest @ ..], _) => (before, rest),
@@ -402,19 +433,43 @@ mod tests {
     }
 
     #[test]
+    fn several_hosts_can_have_left_a_list() {
+        for (left, rest) in
+            [(vec![1, 3], vec![2]), (vec![2, 3], vec![1]), (vec![1, 2, 3], vec![]), (vec![], vec![1, 2, 3])]
+        {
+            let body = Bytes::from(list(&[1, 2, 3]));
+            let hosts = hosts_of(&body);
+            assert_eq!(without_hosts(body, &hosts, |host| left.contains(&host.port)), list(&rest));
+        }
+    }
+
+    #[test]
     fn a_shorter_list_lacks_hosts_and_a_longer_one_does_not() {
         let mut lists = Lists::new(MINUTE);
         lists.remember(key("G@@a"), answer(&list(&[1, 2])), Millis(0));
-        let lacks =
-            |ports: &[i32]| lists.has_more(&key("G@@a"), &hosts_of(list(ports).as_bytes()), Millis(0));
+        let lacks = |ports: &[i32]| {
+            lists.has_more(&key("G@@a"), &hosts_of(list(ports).as_bytes()), |_| true, Millis(0))
+        };
         assert!(lacks(&[]) && lacks(&[2]) && lacks(&[2, 3, 4]));
         assert!(!lacks(&[1, 2]) && !lacks(&[3, 2, 1]));
-        assert!(lists.has_more(&key("G@@a"), &HashMap::new(), Millis(0)));
-        assert!(!lists.has_more(&key("G@@b"), &HashMap::new(), Millis(0)));
-        assert!(
-            !lists.has_more(&key("G@@a"), &HashMap::new(), Millis(60_001)),
-            "what is too old says nothing"
-        );
+        let lacks_all = |name, may_lack: fn(&Host) -> bool, now| {
+            lists.has_more(&key(name), &HashMap::new(), may_lack, Millis(now))
+        };
+        assert!(lacks_all("G@@a", |_| true, 0));
+        assert!(!lacks_all("G@@a", |_| false, 0), "it has had time to tell");
+        assert!(!lacks_all("G@@b", |_| true, 0));
+        assert!(!lacks_all("G@@a", |_| true, 60_001), "what is too old says nothing");
+    }
+
+    #[test]
+    fn a_host_beats_as_often_as_its_metadata_say() {
+        let every = |metadata: &str| {
+            let list = format!(r#"{{"hosts":[{{"ip":"a","port":1,"metadata":{metadata}}}]}}"#);
+            hosts_of(list.as_bytes()).values().next().unwrap().beats_every()
+        };
+        let interval = r#"{"preserved.heart.beat.interval":"20000"}"#;
+        assert_eq!(every(interval), Some(Duration::from_secs(20)));
+        assert_eq!((every("{}"), every("null"), every(r#"{"preserved.x":"1"}"#)), (None, None, None));
     }
 
     #[test]
@@ -432,6 +487,14 @@ mod tests {
         }
         assert!(has(&lists, "a") && has(&lists, "c") && has(&lists, "f") && !has(&lists, "e"));
         assert_eq!(lists.len(), 3);
+    }
+
+    #[test]
+    fn answers_to_questions_that_are_long_are_not_remembered() {
+        let mut lists = Lists::new(MINUTE);
+        let long = ListKey { clusters: "c".repeat(LONGEST_ECHO + 1).into(), ..key("G@@a") };
+        lists.remember(long, answer(&list(&[1])), Millis(0));
+        assert!(lists.is_empty());
     }
 
     #[test]
@@ -453,9 +516,6 @@ mod tests {
 
     #[test]
     fn what_is_no_list_has_no_hosts() {
-        assert!(
-            is_list(b" {\"a\":1}\n") && !is_list(b"<html>") && !is_list(b"") && !is_list(b"{\"hosts\":[")
-        );
         for text in ["", "<html>", "{}", r#"{"hosts":null}"#, r#"{"hosts":[1,{"ip":"a"},null]}"#] {
             assert_eq!(ports(text.as_bytes()), [] as [i32; 0], "{text}");
         }

@@ -7,15 +7,15 @@
 use http::{Response, StatusCode};
 use memchr::memmem;
 
-use super::stale::is_list;
-
 /// What kind of answer is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// A list.
     List,
-    /// The answer to a beat: an object.
-    Object,
+    /// A list, or nothing in its place.
+    Check,
+    /// The answer to a beat.
+    Beat,
     /// Anything but a page for people.
     Anything,
 }
@@ -50,12 +50,23 @@ pub fn judge<B: AsRef<[u8]>>(expected: Expected, response: &Response<B>) -> Resu
             Err(NoAnswer::Loop)
         }
         200 => match expected {
-            Expected::List | Expected::Object if !is_list(body) => Err(NoAnswer::Strange),
+            Expected::List if !says(body, &[br#""hosts""#]) => Err(NoAnswer::Strange),
+            Expected::Check if !says(body, &[b"{"]) => Err(NoAnswer::Strange),
+            Expected::Beat if !says(body, &[br#""clientBeatInterval""#, br#""code""#]) => {
+                Err(NoAnswer::Strange)
+            }
             Expected::Anything if body.trim_ascii_start().starts_with(b"<") => Err(NoAnswer::Strange),
             _ => Ok(()),
         },
         _ => Ok(()),
     }
+}
+
+/// Whether it is an object, whole, that has one of these.
+fn says(body: &[u8], one_of: &[&[u8]]) -> bool {
+    let body = body.trim_ascii();
+    let has = |word: &&[u8]| memmem::find(body, word).is_some();
+    body.starts_with(b"{") && body.ends_with(b"}") && one_of.iter().any(has)
 }
 
 /// The text of a Java exception, as a server relays it whose call to another has failed: `java.net.SocketException: ...`.
@@ -76,13 +87,14 @@ mod tests {
 
     #[test]
     fn what_a_registry_says_is_an_answer_good_or_bad() {
-        use Expected::{Anything, List, Object};
+        use Expected::{Anything, Beat, Check, List};
         for (expected, status, body) in [
             (List, 200, r#"{"name":"G@@a","hosts":[]}"#),
             (List, 400, "caused: Param 'serviceName' is required.;"),
             (List, 403, "<html>unknown user!</html>"),
-            (Object, 200, r#"{"clientBeatInterval":5000,"code":20404}"#),
-            (Object, 500, "caused: errCode: 101, errMsg: java.net.X: no;"),
+            (Check, 200, "{}"),
+            (Beat, 200, r#"{"clientBeatInterval":5000,"code":20404}"#),
+            (Beat, 500, "caused: errCode: 101, errMsg: java.net.X: no;"),
             (Anything, 200, "ok"),
             (Anything, 200, ""),
             (Anything, 501, r#"{"status":501}"#),
@@ -118,8 +130,11 @@ mod tests {
 
     #[test]
     fn a_list_that_is_none_is_no_answer() {
-        for body in ["", "ok", "<html>", r#"{"hosts":["#] {
+        for body in ["", "ok", "<html>", r#"{"hosts":["#, r#"{"code":500,"message":"who are you?"}"#] {
             assert_eq!(judged(Expected::List, 200, body), Err(NoAnswer::Strange), "{body}");
+        }
+        for body in ["", "ok", "<html>", r#"{"hosts":[]}"#] {
+            assert_eq!(judged(Expected::Beat, 200, body), Err(NoAnswer::Strange), "{body}");
         }
     }
 }
