@@ -119,7 +119,8 @@ where
         }
         None => unreachable!("a lease begins with a connection"),
     };
-    let reused = leased.reused;
+    // A stream's end says nothing of its connection, which others share.
+    let reused = leased.reused && matches!(leased.line, Some(Line::Http1(_)));
     match sent {
         Ok(answer) => Answer::new(answer, leased, lent.into_shared(), plan.idle, asks_upgrade)
             .await
@@ -170,6 +171,7 @@ fn for_http1<B: Body>(mut head: Head, body: &Sending<B>) -> Result<Head, Box<Hea
         head.uri = head.uri.path_and_query().cloned().map(Uri::from).unwrap_or_default();
     }
     head.headers.remove(header::TRANSFER_ENCODING);
+    join_cookies(&mut head.headers);
     if let Some(length) = body.length() {
         let announced = head.headers.get(header::CONTENT_LENGTH).map(|length| length.to_str());
         let is_right = match announced {
@@ -185,6 +187,20 @@ fn for_http1<B: Body>(mut head: Head, body: &Sending<B>) -> Result<Head, Box<Hea
     // hyper sends no body with a GET unless it is told to.
     head.headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     Ok(head)
+}
+
+/// One line for all cookies, which clients of HTTP/2 may send apart. Source: RFC 9113, 8.2.3.
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut lines = headers.get_all(header::COOKIE).iter();
+    let (Some(first), Some(second)) = (lines.next(), lines.next()) else { return };
+    let mut joined = first.as_bytes().to_vec();
+    for line in std::iter::once(second).chain(lines) {
+        joined.extend_from_slice(b"; ");
+        joined.extend_from_slice(line.as_bytes());
+    }
+    if let Ok(joined) = HeaderValue::from_bytes(&joined) {
+        headers.insert(header::COOKIE, joined);
+    }
 }
 
 /// Whether this is how everybody writes that number.

@@ -56,8 +56,9 @@ impl Default for Bounds {
 }
 
 /// Flow control of HTTP/2: bytes that a server may send ahead of who reads.
-const STREAM_WINDOW: u32 = 256 << 10;
-const CONNECTION_WINDOW: u32 = 1 << 20;
+const STREAM_WINDOW: u32 = 64 << 10;
+/// The same for all streams of a connection: enough for a thousand that nobody reads, which must not hold up the others.
+const CONNECTION_WINDOW: u32 = 64 << 20;
 /// Bytes of one stream that wait to be sent.
 const SEND_BUFFER: usize = 64 << 10;
 

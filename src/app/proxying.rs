@@ -9,7 +9,7 @@ use super::{StartError, open_files};
 use crate::{
     base::{clock::Clock, net, tasks::Tasks},
     cluster::Cluster,
-    config::Settings,
+    config::{LegacyNaming, Settings},
     membership::until_loaded,
     model::Registry,
     proxy::{Certificates, Door, Patience, Proxy, Rules, RulesError, RulesFile, Server, TlsError, trusted},
@@ -54,6 +54,11 @@ pub async fn open(settings: &Settings) -> Result<Option<Opened>, StartError> {
 
 async fn opened(settings: &Settings) -> Result<Opened, ProxyError> {
     let proxy = &settings.proxy;
+    if settings.legacy.naming == LegacyNaming::Legacy {
+        tracing::warn!(
+            "nacre.legacy.naming=legacy: instances register with the legacy servers, so the proxy has none to pass requests on to"
+        );
+    }
     let mut doors = Vec::new();
     if let Some(address) = proxy.listen {
         doors.push(Door { listener: listen("nacre.proxy.listen", address)?, certificates: None });

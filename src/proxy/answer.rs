@@ -11,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use nacre_middleware::pass::{self, Broken};
 
 use super::{
+    client_stream::Giving,
     finish::Finish,
     outbound::Connector,
     upload::Upload,
@@ -30,6 +31,8 @@ pub struct ProxyBody {
     places: Option<(Slot, ServiceSlot)>,
     /// Notes the end.
     finish: Option<Box<Finish>>,
+    /// Notes whether the client takes it.
+    giving: Option<Giving>,
 }
 
 enum Kind {
@@ -41,18 +44,26 @@ impl ProxyBody {
     /// These bytes.
     #[must_use]
     pub fn whole(bytes: Bytes) -> Self {
-        Self { kind: Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())), places: None, finish: None }
+        Self {
+            kind: Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())),
+            places: None,
+            finish: None,
+            giving: None,
+        }
     }
 
     /// An answer that comes bit by bit.
     #[must_use]
     pub fn streamed(answer: Box<Answer>, places: (Slot, ServiceSlot)) -> Self {
-        Self { kind: Kind::Streamed(answer), places: Some(places), finish: None }
+        Self { kind: Kind::Streamed(answer), places: Some(places), finish: None, giving: None }
     }
 
     /// The same, whose end is noted.
     #[must_use]
     pub fn with(mut self, finish: Box<Finish>) -> Self {
+        if !self.is_end_stream() {
+            self.giving = Some(finish.under_way.body());
+        }
         self.finish = Some(finish);
         self
     }
@@ -74,6 +85,9 @@ impl Body for ProxyBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = &mut *self;
+        if let Some(giving) = &this.giving {
+            giving.asked();
+        }
         let frame = match &mut this.kind {
             Kind::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Kind::Streamed(answer) => ready!(Pin::new(answer).poll_frame(cx)),
@@ -82,6 +96,9 @@ impl Body for ProxyBody {
             Some(Ok(frame)) => {
                 if let (Some(finish), Some(data)) = (&mut this.finish, frame.data_ref()) {
                     finish.took(data.len());
+                }
+                if let Some(giving) = &this.giving {
+                    giving.given();
                 }
                 if this.is_end_stream() {
                     this.note_end();

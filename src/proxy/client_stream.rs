@@ -8,13 +8,14 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Instant,
@@ -45,8 +46,12 @@ pub struct Conduct {
     blocked_since: AtomicU64,
     /// See [`PREFACE`].
     first_bytes: AtomicU8,
+    /// When each body gave a piece that hasn't been taken yet, as the times above.
+    untaken: Mutex<Vec<Weak<AtomicU64>>>,
 }
 
+/// Bodies that are looked through for those that have ended when one more comes; there are as many live ones as streams.
+const MOST_UNTAKEN: usize = 16;
 /// How a connection of HTTP/2 begins; no method of HTTP/1.1 does.
 const PREFACE: &[u8] = b"PRI";
 const IS_HTTP1: u8 = u8::MAX;
@@ -69,6 +74,7 @@ impl Conduct {
             head_since: AtomicU64::new(0),
             blocked_since: AtomicU64::new(0),
             first_bytes: AtomicU8::new(0),
+            untaken: Mutex::default(),
         })
     }
 
@@ -81,6 +87,19 @@ impl Conduct {
         self.requests.fetch_add(1, Relaxed);
         self.head_since.store(0, Relaxed);
         UnderWay(Arc::clone(self))
+    }
+
+    /// Whether a request is under way.
+    #[must_use]
+    pub fn has_requests(&self) -> bool {
+        self.requests.load(Relaxed) > 0
+    }
+
+    fn oldest_untaken(&self) -> Option<u64> {
+        let mut untaken = self.untaken.lock();
+        untaken.retain(|since| since.strong_count() > 0);
+        let times = untaken.iter().filter_map(Weak::upgrade).map(|since| since.load(Relaxed));
+        times.filter(|since| *since > 0).min()
     }
 
     fn is_http2(&self) -> bool {
@@ -106,8 +125,9 @@ impl Conduct {
         if blocked > 0 {
             return Some((at(blocked - 1, patience.write), Lost::Slow));
         }
-        if self.requests.load(Relaxed) > 0 {
-            return None;
+        if self.has_requests() {
+            // A stream of HTTP/2 whose client gives no room blocks nothing else.
+            return self.oldest_untaken().map(|since| (at(since - 1, patience.write), Lost::Slow));
         }
         let head = self.head_since.load(Relaxed);
         if head > 0 && !self.is_http2() {
@@ -133,9 +153,43 @@ impl Conduct {
     }
 }
 
+/// A body of an answer on this connection.
+#[derive(Debug)]
+pub struct Giving {
+    conduct: Arc<Conduct>,
+    since: Arc<AtomicU64>,
+}
+
+impl Giving {
+    /// The client has room for more.
+    pub fn asked(&self) {
+        self.since.store(0, Relaxed);
+    }
+
+    /// A piece was given, and waits until the client has room for it.
+    pub fn given(&self) {
+        self.since.store(self.conduct.now_ms() + 1, Relaxed);
+    }
+}
+
 /// A request of a connection.
 #[derive(Debug)]
 pub struct UnderWay(Arc<Conduct>);
+
+impl UnderWay {
+    /// The body of its answer.
+    #[must_use]
+    pub fn body(&self) -> Giving {
+        let since = Arc::<AtomicU64>::default();
+        let mut untaken = self.0.untaken.lock();
+        if untaken.len() >= MOST_UNTAKEN {
+            untaken.retain(|since| since.strong_count() > 0);
+        }
+        untaken.push(Arc::downgrade(&since));
+        drop(untaken);
+        Giving { conduct: Arc::clone(&self.0), since }
+    }
+}
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
@@ -267,6 +321,21 @@ mod tests {
         assert!(until.is_err(), "a request under way has its own times");
         drop(request);
         assert_eq!(lasts(&conduct).await, (60, Lost::Idle));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_whose_client_gives_no_room_ends_its_connection() {
+        let (_stream, conduct, _client) = after(b"PRI * HTTP/2.0").await;
+        let (request, other) = (conduct.request(), conduct.request());
+        let (stalls, goes_on) = (request.body(), other.body());
+        stalls.given();
+        goes_on.given();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        goes_on.asked();
+        assert_eq!(lasts(&conduct).await, (20, Lost::Slow));
+        drop(stalls);
+        let until = tokio::time::timeout(Duration::from_secs(3_600), lasts(&conduct)).await;
+        assert!(until.is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -193,6 +193,9 @@ impl Proxy {
             host: Some(&host).filter(|host| !host.is_empty()),
             trusted: is_trusted,
         };
+        if !is_trusted {
+            remove_claims(&mut head.headers);
+        }
         hygiene::sign(&mut head.headers, signed);
         hygiene::ask_for_trailers(&mut head.headers, &asked);
         hygiene::ask_for_upgrade(&mut head.headers, &asked);
@@ -243,7 +246,7 @@ impl Proxy {
         let mut plan = plan.of(request.method());
         let (mut request, mut tried) = (request, Vec::new());
         // Each attempt but for those that only found a kept connection closed.
-        let mut retries_left = policy.retries;
+        let (mut retries_left, mut found_closed) = (policy.retries, false);
         loop {
             let now = self.clock.now();
             if finish.attempts > 0 {
@@ -270,8 +273,11 @@ impl Proxy {
             let outcome = match self.way(&upstream, policy).await {
                 Ok(way) => pass::pass(&upstream.pool(&way, &self.connector), request, plan).await,
                 Err(error) => {
-                    let fault = Fault::Connect(ConnectFault::Refused(error.to_string()));
-                    Err(Failure::unsent(fault, request))
+                    let fault = match error.kind() {
+                        std::io::ErrorKind::TimedOut => ConnectFault::TimedOut,
+                        _ => ConnectFault::Refused(error.to_string()),
+                    };
+                    Err(Failure::unsent(Fault::Connect(fault), request))
                 }
             };
             let failure = match outcome {
@@ -282,8 +288,10 @@ impl Proxy {
                 Err(failure) => failure,
             };
             drop(slot);
-            let (kind, was_kept) =
-                (failure.fault.kind(), failure.reused && matches!(failure.fault, Fault::Closed));
+            let (kind, was_kept) = (
+                failure.fault.kind(),
+                failure.reused && !found_closed && matches!(failure.fault, Fault::Closed),
+            );
             let is_instances = failure.fault.is_upstreams();
             if is_instances && !was_kept {
                 upstream.failed(self.clock.now(), kind, &policy.ejection, passing.selection.usable());
@@ -306,6 +314,7 @@ impl Proxy {
                 }
             }
             if was_kept {
+                found_closed = true;
                 plan = plan.afresh();
             } else {
                 retries_left -= 1;
@@ -349,7 +358,9 @@ impl Proxy {
     }
 
     async fn way(&self, upstream: &Upstream, policy: &super::rule::Policy) -> std::io::Result<Way> {
-        let address = self.names.address(&upstream.host, upstream.port).await?;
+        let looking = self.names.address(&upstream.host, upstream.port);
+        let late = || std::io::Error::new(std::io::ErrorKind::TimedOut, "the name server doesn't answer");
+        let address = tokio::time::timeout(policy.times.connect, looking).await.map_err(|_| late())??;
         Ok(Way { protocol: policy.protocol, tls_name: policy.tls_name.clone(), address })
     }
 
@@ -438,6 +449,16 @@ fn set_host<B>(request: &mut Request<B>, rule: &HostHeader, called: &HeaderValue
         },
     };
     request.headers_mut().insert(header::HOST, host);
+}
+
+/// Takes off what a client says about itself as only a proxy should.
+fn remove_claims(headers: &mut HeaderMap) {
+    let is_claim =
+        |name: &&http::HeaderName| name.as_str().starts_with("x-forwarded-") || name.as_str() == "x-real-ip";
+    let claims: Vec<http::HeaderName> = headers.keys().filter(is_claim).cloned().collect();
+    for claim in claims {
+        headers.remove(claim);
+    }
 }
 
 fn key_of(by: &HashBy, headers: &HeaderMap, client: IpAddr) -> u64 {

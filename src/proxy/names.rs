@@ -3,13 +3,13 @@
 use std::{
     collections::HashMap,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     sync::Arc,
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 /// How long an address counts.
 const TTL: Duration = Duration::from_secs(10);
@@ -18,52 +18,97 @@ const MOST_NAMES: usize = 10_000;
 /// How long a name server may take.
 const LIMIT: Duration = Duration::from_secs(3);
 
+/// Lookups at a time: one that hangs keeps a thread that the store and files need, too.
+const MOST_LOOKUPS: usize = 32;
+/// How long a name that couldn't be looked up isn't looked up again.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// What names are known to stand for.
-#[derive(Debug, Default)]
-pub struct Names(Mutex<HashMap<Box<str>, Arc<Name>>>);
+#[derive(Debug)]
+pub struct Names {
+    known: Mutex<HashMap<Box<str>, Arc<Name>>>,
+    lookups: Arc<Semaphore>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { known: Mutex::default(), lookups: Arc::new(Semaphore::new(MOST_LOOKUPS)) }
+    }
+}
 
 /// Whoever asks first looks it up, others wait for it.
+type Name = tokio::sync::Mutex<Looked>;
+
 #[derive(Debug, Default)]
-struct Name(tokio::sync::Mutex<Option<(IpAddr, Instant)>>);
+struct Looked {
+    address: Option<(IpAddr, Instant)>,
+    failed: Option<(io::ErrorKind, Instant)>,
+}
 
 impl Names {
-    /// The address of an instance.
+    /// The address of an instance; the one that was known where the name server doesn't answer.
     ///
     /// # Errors
-    /// There is none, or the name server doesn't answer.
+    /// None is known, and there is none, or the name server doesn't answer.
     pub async fn address(&self, host: &str, port: u16) -> io::Result<SocketAddr> {
-        if let Ok(ip) = host.parse::<IpAddr>() {
+        if let Ok(ip) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
             return Ok(SocketAddr::new(ip.to_canonical(), port));
         }
         let name = self.name(host);
-        let mut known = name.0.lock().await;
-        if let Some((ip, at)) = *known
+        let mut looked = name.lock().await;
+        let before = looked.address;
+        if let Some((ip, at)) = before
             && at.elapsed() < TTL
         {
             return Ok(SocketAddr::new(ip, port));
         }
-        let looking = tokio::time::timeout(LIMIT, tokio::net::lookup_host((host, port)));
-        let found = looking
-            .await
-            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer of a name server"))?;
-        let all: Vec<SocketAddr> = found?.collect();
-        // The one that was taken stays while it is among them.
-        let before = known.map(|(ip, _)| ip);
-        let kept = all.iter().find(|address| Some(address.ip()) == before);
-        let first = || all.iter().find(|address| address.is_ipv4()).or(all.first());
-        let address = kept.or_else(first).ok_or_else(|| io::Error::other("the name has no address"))?;
-        *known = Some((address.ip(), Instant::now()));
-        Ok(*address)
+        let found = match looked.failed {
+            Some((kind, at)) if at.elapsed() < PAUSE => Err(kind.into()),
+            _ => self.look_up(host, before.map(|(ip, _)| ip)).await,
+        };
+        match (found, before) {
+            (Ok(ip), _) => {
+                *looked = Looked { address: Some((ip, Instant::now())), failed: None };
+                Ok(SocketAddr::new(ip, port))
+            }
+            (Err(error), before) => {
+                if looked.failed.is_none_or(|(_, at)| at.elapsed() >= PAUSE) {
+                    looked.failed = Some((error.kind(), Instant::now()));
+                }
+                before.map(|(ip, _)| SocketAddr::new(ip, port)).ok_or(error)
+            }
+        }
+    }
+
+    /// The address of a name; the one before while it is among them.
+    async fn look_up(&self, host: &str, before: Option<IpAddr>) -> io::Result<IpAddr> {
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer of a name server");
+        let lookups = Arc::clone(&self.lookups);
+        let host = host.to_owned();
+        let looking = async {
+            let permit = lookups.acquire_owned().await.map_err(io::Error::other)?;
+            let looking = tokio::task::spawn_blocking(move || {
+                // Until it has ended, however long nobody waits for it any more.
+                let _permit = permit;
+                (&*host, 0).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect::<Vec<_>>())
+            });
+            looking.await.unwrap_or_else(|error| Err(error.into()))
+        };
+        let all = tokio::time::timeout(LIMIT, looking).await.map_err(|_| late())??;
+        let kept = all.iter().find(|ip| Some(**ip) == before);
+        let first = || all.iter().find(|ip| ip.is_ipv4()).or(all.first());
+        kept.or_else(first).copied().ok_or_else(|| io::Error::other("the name has no address"))
     }
 
     fn name(&self, host: &str) -> Arc<Name> {
-        let mut names = self.0.lock();
+        let mut names = self.known.lock();
         if let Some(name) = names.get(host) {
             return Arc::clone(name);
         }
         if names.len() >= MOST_NAMES {
             let is_young = |name: &Arc<Name>| {
-                name.0.try_lock().map_or(true, |known| known.is_some_and(|(_, at)| at.elapsed() < TTL))
+                name.try_lock()
+                    .map_or(true, |looked| looked.address.is_some_and(|(_, at)| at.elapsed() < TTL))
             };
             names.retain(|_, name| is_young(name));
             if names.len() >= MOST_NAMES {
@@ -84,10 +129,18 @@ mod tests {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
         assert_eq!(names.address("10.0.0.1", 80).await.unwrap(), at("10.0.0.1:80"));
         assert_eq!(names.address("::1", 80).await.unwrap(), at("[::1]:80"));
-        assert!(names.0.lock().is_empty());
+        assert!(names.known.lock().is_empty());
         assert!(names.address("localhost", 80).await.unwrap().ip().is_loopback());
-        assert_eq!(names.0.lock().len(), 1);
+        assert_eq!(names.known.lock().len(), 1);
         assert!(names.address("no such name", 80).await.is_err());
+        // What is known goes on being used while it can't be looked up.
+        let known = Looked { address: Some(([10, 0, 0, 9].into(), Instant::now())), failed: None };
+        *names.name("no such name").lock().await = known;
+        tokio::time::pause();
+        tokio::time::advance(TTL * 2).await;
+        let failed = Some((io::ErrorKind::TimedOut, Instant::now()));
+        names.name("no such name").lock().await.failed = failed;
+        assert_eq!(names.address("no such name", 80).await.unwrap(), at("10.0.0.9:80"));
     }
 
     #[test]
@@ -96,6 +149,6 @@ mod tests {
         for at in 0..MOST_NAMES + 5 {
             let _ = names.name(&at.to_string());
         }
-        assert!(names.0.lock().len() <= MOST_NAMES);
+        assert!(names.known.lock().len() <= MOST_NAMES);
     }
 }

@@ -196,7 +196,7 @@ impl Server {
                     connection.as_mut().graceful_shutdown();
                 }
                 // Who doesn't answer the farewell is left.
-                () = tokio::time::sleep(self.patience.write), if lost.is_some() => return,
+                () = tokio::time::sleep(self.patience.write), if lost.is_some() && !conduct.has_requests() => return,
             }
         }
     }
