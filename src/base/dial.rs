@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -21,26 +21,6 @@ pub struct Dial {
     pub from: Option<IpAddr>,
 }
 
-impl Dial {
-    async fn connect(self, to: &Origin) -> io::Result<TcpStream> {
-        if let Some(address) = to.address {
-            return net::connect(address, self.from).await;
-        }
-        let mut outcome = Err(io::Error::new(io::ErrorKind::HostUnreachable, "the name has no address"));
-        let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&*to.authority)
-            .await
-            .map_err(|error| io::Error::new(io::ErrorKind::HostUnreachable, error))?
-            .collect();
-        for address in addresses {
-            outcome = net::connect(address, self.from).await;
-            if outcome.is_ok() {
-                break;
-            }
-        }
-        outcome
-    }
-}
-
 impl Service<Arc<Origin>> for Dial {
     type Response = TcpStream;
     type Error = ConnectFault;
@@ -53,7 +33,14 @@ impl Service<Arc<Origin>> for Dial {
     fn call(&mut self, to: Arc<Origin>) -> Self::Future {
         let dial = *self;
         async move {
-            dial.connect(&to).await.map_err(|error| {
+            let connected = match to.address {
+                Some(address) => net::connect(address, dial.from).await,
+                None => match tokio::net::lookup_host(&*to.authority).await {
+                    Ok(addresses) => net::connect_to_one_of(addresses, dial.from).await,
+                    Err(error) => Err(io::Error::new(io::ErrorKind::HostUnreachable, error)),
+                },
+            };
+            connected.map_err(|error| {
                 let text = error.to_string();
                 if net::is_unreachable(&error) {
                     ConnectFault::Refused(text)
