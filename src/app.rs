@@ -182,12 +182,12 @@ fn shown(address: Option<IpAddr>, port: u16) -> String {
 async fn serve(loaded: Loaded, logs: Arc<Logs>) -> Result<(), ServeError> {
     let mut settings = loaded.settings;
     let has_members = settings.membership.lookup != Lookup::Standalone;
-    proxying::share_files(&mut settings, has_members)?;
+    let to_instances = proxying::share_files(&mut settings, has_members)?;
     let settings = Arc::new(settings);
     let mut signals = Signals::new().map_err(StartError::Signals)?;
     let clock = Clock::system();
     let doors = Doors::open(&settings, &clock)?;
-    let proxy = proxying::open(&settings).await?;
+    let proxy = proxying::open(&settings, to_instances).await?;
     let own = format!("{}:{}", doors.own.host, doors.port);
     let listens = (settings.server.address, doors.port);
     if settings.legacy.naming == LegacyNaming::Legacy && settings.legacy.servers.is_empty() {

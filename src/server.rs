@@ -27,13 +27,15 @@ use tower_service::Service;
 
 use crate::{
     api::routes::{Row, Table},
-    base::net::{Patience, Progress, Watched},
+    base::watched::{self, Patience, UnderWay},
     config::HttpSettings,
     observe::connections::Connections,
 };
 
 /// Room for a body's first bytes behind the largest head.
 const BEHIND_HEAD: usize = 128 << 10;
+/// Bytes a second of an answer that a client must take beyond its patience. A list of 15 MB may take four minutes.
+const LEAST_RATE: u64 = 64 << 10;
 /// Pause after an accept that failed for want of file descriptors.
 const OUT_OF_FILES: Duration = Duration::from_millis(50);
 
@@ -93,17 +95,17 @@ where
         let _open = self.connections.open();
         // Where it fails, answers only leave later.
         let _ = stream.set_nodelay(true);
-        let (stream, progress) = Watched::new(stream);
+        let (stream, conduct) = watched::watch(stream);
         let entry = service_fn(|request: Request<Incoming>| {
-            progress.request_began();
+            let under_way = conduct.request();
             let facts = self.table.find(&request);
             // Waits until the stack is ready, as its contract asks; allocates nothing.
             let answer = self.service.clone().oneshot(Routed { request, peer, facts });
-            let progress = Arc::clone(&progress);
-            async move { answer.await.map(|answer| answer.map(|body| Answering::new(body, progress))) }
+            async move { answer.await.map(|answer| answer.map(|body| Answering::new(body, under_way))) }
         });
         let HttpSettings { idle_timeout, head_timeout, write_timeout, max_head_bytes, .. } = self.settings;
-        let patience = Patience { idle: idle_timeout, head: head_timeout, write: write_timeout };
+        let patience =
+            Patience { idle: idle_timeout, head: head_timeout, write: write_timeout, least_rate: LEAST_RATE };
         // Without `pipeline_flush`: it withholds answers while bytes of a further request are there, for good where
         // the answer ends the connection.
         let connection = http1::Builder::new()
@@ -112,7 +114,7 @@ where
             .max_buf_size(max_head_bytes + BEHIND_HEAD)
             .serve_connection(TokioIo::new(stream), entry);
         let mut connection = pin!(connection);
-        let mut lost_patience = pin!(progress.lost_patience(patience));
+        let mut lost_patience = pin!(conduct.lost_patience(patience));
         let mut stopping = false;
         loop {
             tokio::select! {
@@ -128,7 +130,7 @@ where
                     stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = lost_patience.as_mut() => {
+                _ = lost_patience.as_mut() => {
                     tracing::debug!(%peer, "connection closed: the client is too slow");
                     return;
                 }
@@ -137,20 +139,17 @@ where
     }
 }
 
-/// A body that says when it has ended: only then may the connection be taken for idle.
+/// A body whose request is under way until it has ended: only then may the connection be taken for idle.
 struct Answering {
     body: V1Body,
-    /// Nothing after it was told.
-    progress: Option<Arc<Progress>>,
+    /// Of a body that streams: all others are there as a whole.
+    under_way: Option<UnderWay>,
 }
 
 impl Answering {
-    fn new(body: V1Body, progress: Arc<Progress>) -> Self {
-        if body.is_streamed() {
-            return Self { body, progress: Some(progress) };
-        }
-        progress.request_answered();
-        Self { body, progress: None }
+    fn new(body: V1Body, under_way: UnderWay) -> Self {
+        let under_way = body.is_streamed().then_some(under_way);
+        Self { body, under_way }
     }
 }
 
@@ -163,11 +162,10 @@ impl Body for Answering {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if self.progress.is_some()
+        if self.under_way.is_some()
             && (matches!(frame, Poll::Ready(None | Some(Err(_)))) || self.body.is_end_stream())
-            && let Some(progress) = self.progress.take()
         {
-            progress.request_answered();
+            self.under_way = None;
         }
         frame
     }
@@ -178,14 +176,6 @@ impl Body for Answering {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        if let Some(progress) = self.progress.take() {
-            progress.request_answered();
-        }
     }
 }
 

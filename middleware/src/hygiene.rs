@@ -81,11 +81,21 @@ pub fn clean_request(head: &mut Parts) -> Asked {
     asked.trailers =
         te.iter().filter_map(|te| te.to_str().ok()).flat_map(|te| te.split(',')).any(is_trailers);
     if named_by_connection(&head.headers).any(|name| name.eq_ignore_ascii_case("upgrade")) {
-        asked.upgrade = head.headers.get(header::UPGRADE).cloned();
+        asked.upgrade = head.headers.get(header::UPGRADE).filter(|protocols| may_pass(protocols)).cloned();
     }
     head.headers.remove(header::EXPECT);
     remove_of_connection(&mut head.headers);
     asked
+}
+
+/// Whether a change to one of these protocols may be asked of the next server: what is another form of HTTP, or brings TLS, would let
+/// requests pass unseen.
+fn may_pass(protocols: &HeaderValue) -> bool {
+    let is_http = |protocol: &str| {
+        let name = protocol.split('/').next().unwrap_or_default().trim().to_ascii_lowercase();
+        matches!(&*name, "h2c" | "h2" | "h3" | "http" | "tls")
+    };
+    protocols.to_str().is_ok_and(|protocols| !protocols.split(',').any(is_http))
 }
 
 fn is_trailers(coding: &str) -> bool {

@@ -29,6 +29,7 @@ pub mod record;
 pub mod refusal;
 pub mod resend;
 mod stack;
+pub mod tapped;
 pub mod traffic_revise;
 
 pub use body::V1Body;

@@ -8,6 +8,7 @@
 mod answer;
 mod body;
 mod failure;
+mod head;
 
 use std::{
     sync::Arc,
@@ -15,22 +16,21 @@ use std::{
     time::Duration,
 };
 
-use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header,
-    uri::{Authority, PathAndQuery, Scheme as UriScheme},
-};
-use http_body::Body;
+use http::{Method, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, client::conn::TrySendError};
 use tokio::time::Instant;
 
-use self::body::{Lent, Shared};
 pub use self::{
     answer::{Answer, Broken, Tunnel},
     body::Sending,
     failure::{Failure, Fault},
 };
+use self::{
+    body::{Lent, Returned, Shared},
+    head::{Copy, for_http1, for_http2},
+};
 use crate::{
-    pool::{Alarm, Connect, Leased, Line, NoConnection, Upload, Upstream},
+    pool::{Alarm, Connect, Leased, Line, NoConnection, Place, Upload, Upstream},
     resend::{Progress, is_idempotent},
 };
 
@@ -88,20 +88,52 @@ where
     C: Connect,
     B: Upload,
 {
-    let mut leased = match upstream.lease(plan.max_idle, plan.wait, plan.connect).await {
-        Ok(leased) => leased,
-        Err(NoConnection::Full) => return Err(Failure::unsent(Fault::Full, request)),
-        Err(NoConnection::Connect(fault)) => return Err(Failure::unsent(Fault::Connect(fault), request)),
-    };
+    match lease(upstream, plan).await {
+        Ok(leased) => pass_over(leased, request, plan).await,
+        Err(fault) => Err(Failure::unsent(fault, request)),
+    }
+}
+
+/// A connection to `upstream` for one exchange: a kept one, or a new one.
+///
+/// # Errors
+/// There is none, see [`Fault::Full`] and [`Fault::Connect`].
+pub async fn lease<C, B>(
+    upstream: &Upstream<C, Sending<B>>,
+    plan: Plan,
+) -> Result<Leased<C, Sending<B>>, Fault>
+where
+    C: Connect,
+    B: Upload,
+{
+    upstream.lease(plan.max_idle, plan.wait, plan.connect).await.map_err(|none| match none {
+        NoConnection::Full => Fault::Full,
+        NoConnection::Connect(fault) => Fault::Connect(fault),
+    })
+}
+
+/// As [`pass`], over a connection that somebody has taken for it.
+///
+/// # Errors
+/// As of [`pass`].
+pub async fn pass_over<C, B>(
+    mut leased: Leased<C, Sending<B>>,
+    request: Request<B>,
+    plan: Plan,
+) -> Result<Response<Answer<C, B>>, Failure<B>>
+where
+    C: Connect,
+    B: Upload,
+{
+    let is_http2 = matches!(leased.line, Some(Line::Http2(_)));
     let (mut head, body) = request.into_parts();
-    let copy = is_idempotent(&head.method).then(|| Copy::of(&head));
+    // Over HTTP/2 a server says what it hasn't processed, which may go again whatever it is.
+    let copy = (is_http2 || is_idempotent(&head.method)).then(|| Copy::of(&head));
     let asks_upgrade = head.headers.contains_key(header::UPGRADE);
     head.extensions.clear();
     let (sending, lent) = Sending::new(body);
-    let request = match &leased.line {
-        Some(Line::Http2(_)) => for_http2(head, upstream.origin().scheme.as_str()),
-        _ => for_http1(head, &sending),
-    };
+    let request =
+        if is_http2 { for_http2(head, leased.origin().scheme.as_str()) } else { for_http1(head, &sending) };
     let request = match request {
         Ok(head) => Request::from_parts(head, sending),
         Err(head) => {
@@ -113,108 +145,49 @@ where
     let times = Times { sent: Instant::now(), plan };
     let sent = match &mut leased.line {
         Some(Line::Http1(_)) => over_http1(&mut leased, request, &lent, times).await,
-        Some(Line::Http2(sender)) => {
-            let answering = sender.try_send_request(request);
-            over_http2(answering, &lent, times).await
-        }
+        Some(Line::Http2(place)) => over_http2(place, request, &lent, times).await,
         None => unreachable!("a lease begins with a connection"),
     };
-    let reused = leased.reused;
+    // A stream's end says nothing of its connection, which others share.
+    let reused = leased.is_reused() && !is_http2;
     match sent {
-        Ok(answer) => Answer::new(answer, leased, lent.into_shared(), plan.idle, asks_upgrade)
-            .await
-            .map_err(|fault| Failure { fault, progress: Progress::AnswerBegun, reused, request: None }),
+        Ok(answer) => {
+            Answer::new(answer, leased, lent.into_shared(), plan.idle, asks_upgrade).await.map_err(|fault| {
+                Failure { fault, progress: Progress::AnswerBegun, reused, request: None, begun: None }
+            })
+        }
         Err(Unanswered { fault, progress, request: returned }) => {
             // What hyper holds of the body comes back when the connection is dropped.
             drop(leased);
-            let request = match returned {
-                Some(request) => Some(Box::new(lent.take_back(*request))),
-                None if progress == Progress::AnswerBegun => None,
-                None => copy.and_then(|copy| Some(Box::new(copy.into_request(lent.take_body()?)))),
-            };
-            Err(Failure { fault, progress, reused, request })
+            let mut failure = Failure { fault, progress, reused, request: None, begun: None };
+            match (returned, copy) {
+                (Some(request), _) => failure.request = Some(Box::new(lent.take_back(*request))),
+                (None, Some(copy)) if progress != Progress::AnswerBegun => {
+                    // A task of its own sends the body of a stream.
+                    let waits = if is_http2 && progress == Progress::NothingSent {
+                        GIVE_BACK
+                    } else {
+                        Duration::ZERO
+                    };
+                    match lent.returned(waits).await {
+                        Some(Returned { body, was_read: false }) => {
+                            failure.request = Some(Box::new(copy.into_request(body)));
+                        }
+                        Some(Returned { body, was_read: true }) if progress == Progress::NothingSent => {
+                            failure.begun = Some(Box::new(copy.into_request(body)));
+                        }
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+            Err(failure)
         }
     }
 }
 
-/// What is needed to send a head again.
-struct Copy {
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-}
-
-impl Copy {
-    fn of(head: &http::request::Parts) -> Self {
-        Self { method: head.method.clone(), uri: head.uri.clone(), headers: head.headers.clone() }
-    }
-
-    fn into_request<B>(self, body: B) -> Request<B> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method;
-        *request.uri_mut() = self.uri;
-        *request.headers_mut() = self.headers;
-        request
-    }
-}
-
-type Head = http::request::Parts;
-
-/// Path and query, and a `Host`; a body without a length goes in chunks whatever the method.
-fn for_http1<B: Body>(mut head: Head, body: &Sending<B>) -> Result<Head, Box<Head>> {
-    head.version = Version::HTTP_11;
-    if let Some(authority) = head.uri.authority() {
-        let host = HeaderValue::from_str(authority.as_str());
-        let Ok(host) = host else { return Err(Box::new(head)) };
-        head.headers.insert(header::HOST, host);
-        head.uri = head.uri.path_and_query().cloned().map(Uri::from).unwrap_or_default();
-    }
-    head.headers.remove(header::TRANSFER_ENCODING);
-    if let Some(length) = body.length() {
-        let announced = head.headers.get(header::CONTENT_LENGTH).map(|length| length.to_str());
-        let is_right = match announced {
-            None => length == 0,
-            Some(announced) => announced.is_ok_and(|announced| is_plain(announced, length)),
-        };
-        if !is_right {
-            head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-        }
-        return Ok(head);
-    }
-    head.headers.remove(header::CONTENT_LENGTH);
-    // hyper sends no body with a GET unless it is told to.
-    head.headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    Ok(head)
-}
-
-/// Whether this is how everybody writes that number.
-fn is_plain(text: &str, number: u64) -> bool {
-    text.parse() == Ok(number) && (text.len() == 1 || !text.starts_with(['0', '+']))
-}
-
-/// A whole URI, and no fields of HTTP/1.1.
-fn for_http2(mut head: Head, scheme: &'static str) -> Result<Head, Box<Head>> {
-    head.version = Version::HTTP_2;
-    head.headers.remove(header::TRANSFER_ENCODING);
-    head.headers.remove(header::CONNECTION);
-    head.headers.remove(header::UPGRADE);
-    let host = head.headers.remove(header::HOST);
-    let of_host = || Authority::try_from(host.as_ref()?.as_bytes()).ok();
-    let Some(authority) = head.uri.authority().cloned().or_else(of_host) else { return Err(Box::new(head)) };
-    let target = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-    let scheme = if scheme == "https" { UriScheme::HTTPS } else { UriScheme::HTTP };
-    let mut parts = http::uri::Parts::default();
-    parts.scheme = Some(scheme);
-    parts.authority = Some(authority);
-    parts.path_and_query = Some(target);
-    match Uri::from_parts(parts) {
-        Ok(uri) => {
-            head.uri = uri;
-            Ok(head)
-        }
-        Err(_) => Err(Box::new(head)),
-    }
-}
+/// How long a stream that the server has refused may take to end: as long as a task waits for its turn.
+const GIVE_BACK: Duration = Duration::from_secs(1);
 
 /// When the wait for a head is over.
 #[derive(Clone, Copy)]
@@ -287,14 +260,15 @@ where
     .await
 }
 
-async fn over_http2<B>(
-    answering: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<Sending<B>>>>>,
+async fn over_http2<B: Upload>(
+    place: &mut Place<Sending<B>>,
+    request: Request<Sending<B>>,
     lent: &Lent<B>,
     times: Times,
 ) -> Result<Response<Incoming>, Unanswered<B>> {
-    let mut answering = std::pin::pin!(answering);
+    let mut answering = std::pin::pin!(place.sender.try_send_request(request));
     let mut alarm = Alarm::default();
-    std::future::poll_fn(|cx| {
+    let answered = std::future::poll_fn(|cx| {
         match answering.as_mut().poll(cx) {
             Poll::Ready(Ok(answer)) => return Poll::Ready(Ok(answer)),
             Poll::Ready(Err(error)) => return Poll::Ready(Err(unanswered(error, false, lent))),
@@ -305,7 +279,13 @@ async fn over_http2<B>(
         let fault = Times::late(upload);
         Poll::Ready(Err(Unanswered { fault, progress: Progress::Sent, request: None }))
     })
-    .await
+    .await;
+    match &answered {
+        Ok(_) => place.heard(),
+        Err(Unanswered { fault: Fault::TimedOut, .. }) => place.was_silent_since(times.sent),
+        Err(_) => {}
+    }
+    answered
 }
 
 fn unanswered<B>(
@@ -318,7 +298,11 @@ fn unanswered<B>(
         return Unanswered { fault: Fault::Closed, progress: Progress::NothingSent, request };
     }
     let error = error.into_error();
-    let progress = if has_begun { Progress::AnswerBegun } else { Progress::Sent };
+    let progress = match () {
+        () if has_begun => Progress::AnswerBegun,
+        () if was_not_processed(&error) => Progress::NothingSent,
+        () => Progress::Sent,
+    };
     let is_clients = lent.shared().is_some_and(Shared::is_broken);
     let fault = match () {
         () if is_clients => Fault::BrokenClient,
@@ -326,6 +310,16 @@ fn unanswered<B>(
         () => Fault::Closed,
     };
     Unanswered { fault, progress, request: None }
+}
+
+/// Whether the server says that it has done nothing for this stream: it has refused it, or it ends the connection and named an
+/// earlier stream as the last one that it takes. Source: RFC 9113, 8.7.
+fn was_not_processed(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        cause.is_remote()
+            && (cause.is_go_away() || cause.is_reset() && cause.reason() == Some(h2::Reason::REFUSED_STREAM))
+    })
 }
 
 /// Whether an answer of this status may be one.

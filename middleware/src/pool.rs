@@ -9,6 +9,7 @@
 
 mod connection;
 mod origin;
+mod shared;
 
 use std::{
     collections::VecDeque,
@@ -19,13 +20,15 @@ use std::{
     time::Duration,
 };
 
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::Instant};
 
-pub(crate) use self::connection::{Alarm, Http1};
 pub use self::origin::{Connect, ConnectFault, Origin, Protocol, Scheme, Stream, Upload};
+use self::shared::{Http2, MOST_CONNECTIONS};
+pub(crate) use self::{
+    connection::{Alarm, Http1},
+    shared::Place,
+};
 
 /// The bounds of one server's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +58,6 @@ impl Default for Bounds {
     }
 }
 
-/// Flow control of HTTP/2: bytes that a server may send ahead of who reads.
-const STREAM_WINDOW: u32 = 256 << 10;
-const CONNECTION_WINDOW: u32 = 1 << 20;
-/// Bytes of one stream that wait to be sent.
-const SEND_BUFFER: usize = 64 << 10;
-
 /// One server; clones share its connections, which end when the last clone is dropped and what is under way is over.
 pub struct Upstream<C: Connect, B: Upload> {
     shared: Arc<Shared<C, B>>,
@@ -86,8 +83,9 @@ struct Shared<C: Connect, B: Upload> {
     bounds: Bounds,
     /// The one that was used last is at the end.
     idle: Mutex<Idle<C, B>>,
-    http2: Mutex<Option<http2::SendRequest<B>>>,
-    /// Held while a connection of HTTP/2 is made, so that a second isn't.
+    /// The one that was made first is at the beginning.
+    http2: Mutex<Vec<Http2<C::Stream, B>>>,
+    /// Held while a connection of HTTP/2 is made: those who wait may all have room on it.
     connecting: tokio::sync::Mutex<()>,
     room: Semaphore,
     waiting: AtomicUsize,
@@ -161,16 +159,24 @@ impl<C: Connect, B: Upload> Upstream<C, B> {
             connection.idle_for(now) < self.shared.bounds.keep && connection.is_alive()
         });
         drop(idle);
-        let mut http2 = self.shared.http2.lock();
-        if http2.as_ref().is_some_and(http2::SendRequest::is_closed) {
-            *http2 = None;
+        self.shared.http2.lock().retain(|connection| connection.is_kept(self.shared.bounds.keep));
+    }
+
+    /// Closes a connection that nobody uses now, the one that was used least lately; tells whether there was one.
+    pub fn close_an_idle_one(&self) -> bool {
+        let oldest = self.shared.idle.lock().pop_front();
+        if oldest.is_some() {
+            return true;
         }
+        let mut http2 = self.shared.http2.lock();
+        let unused = http2.iter().position(|connection| !connection.has_exchanges());
+        unused.map(|at| http2.remove(at)).is_some()
     }
 
     /// Closes all kept connections: the server's address has changed, or nobody answers there any more.
     pub fn forget_connections(&self) {
         let idle = std::mem::take(&mut *self.shared.idle.lock());
-        let http2 = self.shared.http2.lock().take();
+        let http2 = std::mem::take(&mut *self.shared.http2.lock());
         drop((idle, http2));
     }
 
@@ -191,8 +197,8 @@ impl<C: Connect, B: Upload> Upstream<C, B> {
             leased.reused = false;
             // Boxed: it is long, and over when an exchange begins, which may last.
             let connecting = tokio::time::timeout(connect, Box::pin(self.connect()));
-            let connected = connecting.await.unwrap_or(Err(ConnectFault::TimedOut));
-            leased.line = Some(connected.map_err(NoConnection::Connect)?);
+            let late = Err(NoConnection::Connect(ConnectFault::TimedOut));
+            leased.line = Some(connecting.await.unwrap_or(late)?);
         }
         Ok(leased)
     }
@@ -219,11 +225,11 @@ impl<C: Connect, B: Upload> Upstream<C, B> {
     }
 
     fn kept(&self, max_idle: Duration) -> Option<Line<C, B>> {
-        let Shared { origin, http2, idle, .. } = &*self.shared;
+        let Shared { origin, idle, .. } = &*self.shared;
         if origin.protocol != Protocol::Http1
-            && let Some(sender) = http2.lock().as_ref().filter(|sender| sender.is_ready())
+            && let Some(place) = self.place()
         {
-            return Some(Line::Http2(sender.clone()));
+            return Some(Line::Http2(place));
         }
         let now = Instant::now();
         loop {
@@ -240,16 +246,27 @@ impl<C: Connect, B: Upload> Upstream<C, B> {
         }
     }
 
-    async fn connect(&self) -> Result<Line<C, B>, ConnectFault> {
+    /// Room on a connection of HTTP/2, the first of those that have some: so the others come to rest.
+    fn place(&self) -> Option<Place<B>> {
+        self.shared.http2.lock().iter().find_map(Http2::place)
+    }
+
+    async fn connect(&self) -> Result<Line<C, B>, NoConnection> {
         let Shared { origin, connector, connecting, http2, connected, bounds, .. } = &*self.shared;
         let _one_at_a_time = match origin.protocol {
             Protocol::Http2 => Some(connecting.lock().await),
             Protocol::Http1 | Protocol::Negotiated => None,
         };
-        if let Some(sender) = http2.lock().as_ref().filter(|sender| sender.is_ready()) {
-            return Ok(Line::Http2(sender.clone()));
+        if let Some(place) = self.place() {
+            return Ok(Line::Http2(place));
         }
-        let stream = connector.connect(origin).await?;
+        if http2.lock().len() >= MOST_CONNECTIONS {
+            self.sweep();
+            if http2.lock().len() >= MOST_CONNECTIONS {
+                return Err(NoConnection::Full);
+            }
+        }
+        let stream = connector.connect(origin).await.map_err(NoConnection::Connect)?;
         connected.fetch_add(1, Relaxed);
         let speaks_http2 = match origin.protocol {
             Protocol::Http1 => false,
@@ -257,24 +274,13 @@ impl<C: Connect, B: Upload> Upstream<C, B> {
             Protocol::Negotiated => stream.has_negotiated_http2(),
         };
         if !speaks_http2 {
-            return Ok(Line::Http1(Http1::new(stream, bounds.max_head_bytes).await?));
+            let connection = Http1::new(stream, bounds.max_head_bytes).await;
+            return Ok(Line::Http1(connection.map_err(NoConnection::Connect)?));
         }
-        let handshake = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_send_buf_size(SEND_BUFFER)
-            .max_header_list_size(u32::try_from(bounds.max_head_bytes).unwrap_or(u32::MAX))
-            .handshake(TokioIo::new(stream));
-        let (sender, connection) = handshake.await.map_err(|error| ConnectFault::broken(&error))?;
-        // Ends when the last sender is dropped, or the server ends it.
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection of HTTP/2 ended");
-            }
-        });
-        *http2.lock() = Some(sender.clone());
-        Ok(Line::Http2(sender))
+        let connection = Http2::new(stream, bounds.max_head_bytes).await.map_err(NoConnection::Connect)?;
+        let place = connection.place().ok_or(NoConnection::Full)?;
+        http2.lock().push(connection);
+        Ok(Line::Http2(place))
     }
 }
 
@@ -290,21 +296,30 @@ impl Drop for Waits<'_> {
 /// What an exchange goes over.
 pub(crate) enum Line<C: Connect, B: Upload> {
     Http1(Box<Http1<C::Stream, B>>),
-    Http2(http2::SendRequest<B>),
+    Http2(Place<B>),
 }
 
 /// A connection in use, and a place among those under way. Dropped before its end, an HTTP/1.1 connection is closed.
-pub(crate) struct Leased<C: Connect, B: Upload> {
+pub struct Leased<C: Connect, B: Upload> {
     upstream: Upstream<C, B>,
     /// Nothing after it was given back, or before it was there.
-    pub line: Option<Line<C, B>>,
-    /// It has served before.
-    pub reused: bool,
+    pub(crate) line: Option<Line<C, B>>,
+    reused: bool,
 }
 
 impl<C: Connect, B: Upload> Leased<C, B> {
+    /// It has served before.
+    #[must_use]
+    pub fn is_reused(&self) -> bool {
+        self.reused
+    }
+
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.upstream.shared.origin
+    }
+
     /// The exchange is over: the connection is kept, if it can serve another.
-    pub fn give_back(mut self) {
+    pub(crate) fn give_back(mut self) {
         let Some(Line::Http1(mut connection)) = self.line.take() else { return };
         if connection.becomes_idle() {
             let mut idle = self.upstream.shared.idle.lock();
@@ -314,6 +329,12 @@ impl<C: Connect, B: Upload> Leased<C, B> {
                 drop(idle);
             }
         }
+    }
+}
+
+impl<C: Connect, B: Upload> std::fmt::Debug for Leased<C, B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Leased").field("upstream", &self.upstream).field("reused", &self.reused).finish()
     }
 }
 

@@ -7,13 +7,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::{StartError, open_files};
 use crate::{
-    base::{clock::Clock, net, tasks::Tasks},
+    base::{clock::Clock, net, tasks::Tasks, watched::Patience},
     cluster::Cluster,
-    config::Settings,
+    config::{LegacyNaming, Settings},
     membership::until_loaded,
     model::Registry,
-    proxy::{Certificates, Door, Patience, Proxy, Rules, RulesError, RulesFile, Server, TlsError, trusted},
+    proxy::{Certificates, Connector, Door, Proxy, Rules, RulesError, RulesFile, Server, TlsError, trusted},
 };
+
+/// Bytes a second of an answer that a client must take beyond its patience: what a slow mobile phone does.
+const LEAST_RATE: u64 = 4 << 10;
 
 /// Why the proxy doesn't start.
 #[derive(Debug, thiserror::Error)]
@@ -40,20 +43,25 @@ pub struct Opened {
     certificates: Option<Arc<Certificates>>,
     file: RulesFile,
     rules: Rules,
-    trusted: tokio_rustls::rustls::RootCertStore,
+    connector: Connector,
     seed: u64,
 }
 
-/// Opens what the settings name; nothing where they name nothing.
-pub async fn open(settings: &Settings) -> Result<Option<Opened>, StartError> {
+/// Opens what the settings name; nothing where they name nothing. `to_instances`: connections to instances at most.
+pub async fn open(settings: &Settings, to_instances: usize) -> Result<Option<Opened>, StartError> {
     if !settings.proxy.is_on() {
         return Ok(None);
     }
-    Ok(Some(opened(settings).await?))
+    Ok(Some(opened(settings, to_instances).await?))
 }
 
-async fn opened(settings: &Settings) -> Result<Opened, ProxyError> {
+async fn opened(settings: &Settings, to_instances: usize) -> Result<Opened, ProxyError> {
     let proxy = &settings.proxy;
+    if settings.legacy.naming == LegacyNaming::Legacy {
+        tracing::warn!(
+            "nacre.legacy.naming=legacy: instances register with the legacy servers, so the proxy has none to pass requests on to"
+        );
+    }
     let mut doors = Vec::new();
     if let Some(address) = proxy.listen {
         doors.push(Door { listener: listen("nacre.proxy.listen", address)?, certificates: None });
@@ -79,7 +87,10 @@ async fn opened(settings: &Settings) -> Result<Opened, ProxyError> {
         certificates,
         file,
         rules: rules.unwrap_or_default(),
-        trusted: trusted(proxy.upstream_ca.as_deref()).map_err(ProxyError::Trusted)?,
+        connector: Connector::new(
+            trusted(proxy.upstream_ca.as_deref()).map_err(ProxyError::Trusted)?,
+            to_instances,
+        ),
         seed: u64::from_le_bytes(seed),
     })
 }
@@ -98,30 +109,42 @@ fn rules_path(settings: &Settings) -> std::path::PathBuf {
     named.unwrap_or_else(|| settings.config_dir.join("proxy.toml"))
 }
 
-/// How many connections the node and the proxy may have, each at most what the settings say: a request that is passed on has
-/// two.
-pub fn share_files(settings: &mut Settings, has_members: bool) -> Result<(), StartError> {
+/// Connections to instances without which requests of HTTP/2, many over one connection of a client, would be held up.
+const LEAST_TO_INSTANCES: usize = 1_024;
+
+/// How many connections the node and the proxy may have, each at most what the settings say; gives how many the proxy may have to
+/// instances: as many as to clients, since a request that is passed on has two.
+pub fn share_files(settings: &mut Settings, has_members: bool) -> Result<usize, StartError> {
     let http = settings.http.max_connections;
-    let wanted = if settings.proxy.is_on() { settings.proxy.max_connections } else { 0 };
+    let (wanted, to_instances) = if settings.proxy.is_on() {
+        let wanted = settings.proxy.max_connections;
+        (wanted, wanted.max(LEAST_TO_INSTANCES))
+    } else {
+        (0, 0)
+    };
     let passed_on = settings.legacy.servers.len().saturating_mul(settings.legacy.max_in_flight);
-    let room = open_files::raise(http.saturating_add(wanted.saturating_mul(2)), has_members, passed_on)?;
-    (settings.http.max_connections, settings.proxy.max_connections) = shared(room, http, wanted);
-    Ok(())
+    let all = http.saturating_add(wanted).saturating_add(to_instances);
+    let room = open_files::raise(all, has_members, passed_on)?;
+    let shares = shared(room, http, wanted);
+    (settings.http.max_connections, settings.proxy.max_connections) = (shares.0, shares.1);
+    Ok(shares.2)
 }
 
-fn shared(room: usize, http: usize, proxy: usize) -> (usize, usize) {
+/// Of the node's clients, the proxy's clients, and the instances.
+fn shared(room: usize, http: usize, proxy: usize) -> (usize, usize, usize) {
     if proxy == 0 {
-        return (http.min(room), 0);
+        return (http.min(room), 0, 0);
     }
     let http = http.min((room / 2).max(room.saturating_sub(proxy.saturating_mul(2))));
-    (http, proxy.min((room - http) / 2).max(1))
+    let proxy = proxy.min((room - http) / 2).max(1);
+    (http, proxy, room.saturating_sub(http + proxy).max(1))
 }
 
 impl Opened {
     /// The proxy in front of `registry`.
     pub fn proxy(&mut self, settings: &Settings, registry: &Arc<Registry>, clock: &Clock) -> Arc<Proxy> {
-        let (rules, trusted) = (std::mem::take(&mut self.rules), self.trusted.clone());
-        Proxy::new(settings.proxy.clone(), Arc::clone(registry), clock.clone(), rules, trusted, self.seed)
+        let (rules, connector) = (std::mem::take(&mut self.rules), self.connector.clone());
+        Proxy::new(settings.proxy.clone(), Arc::clone(registry), clock.clone(), rules, connector, self.seed)
     }
 
     /// Starts what serves; clients wait until the data of other members are loaded.
@@ -145,6 +168,7 @@ impl Opened {
                 idle: http.idle_timeout,
                 head: http.head_timeout,
                 write: http.write_timeout,
+                least_rate: LEAST_RATE,
             },
             room: Arc::new(Semaphore::new(settings.proxy.max_connections.min(Semaphore::MAX_PERMITS))),
         };
@@ -171,12 +195,13 @@ mod tests {
     #[test]
     fn few_files_are_shared_between_the_node_and_its_proxy() {
         for (room, http, proxy, expected) in [
-            (1_000_000, 50_000, 50_000, (50_000, 50_000)),
-            (960, 50_000, 0, (960, 0)),
-            (960, 50_000, 50_000, (480, 240)),
-            (960, 50_000, 100, (760, 100)),
-            (960, 100, 50_000, (100, 430)),
-            (16, 16, 16, (8, 4)),
+            (150_000, 50_000, 50_000, (50_000, 50_000, 50_000)),
+            (960, 50_000, 0, (960, 0, 0)),
+            (960, 50_000, 50_000, (480, 240, 240)),
+            (960, 50_000, 100, (760, 100, 100)),
+            (960, 100, 50_000, (100, 430, 430)),
+            (2_000, 100, 100, (100, 100, 1_800)),
+            (16, 16, 16, (8, 4, 4)),
         ] {
             assert_eq!(shared(room, http, proxy), expected, "{room} {http} {proxy}");
         }

@@ -162,7 +162,7 @@ impl Client {
         request.headers_mut().entry(HOST).or_insert(host);
         let answering = async {
             let stream = self.connector.connect(&server).await.map_err(unconnected)?;
-            let exchange = stream.exchange().clone();
+            let exchange = stream.tap.clone();
             match long_target::send(stream, request, target).await {
                 Ok(answer) => collect(answer, max_answer).await,
                 Err(error) if exchange.has_begun() => Err(CallError::Broken(error.into())),

@@ -3,26 +3,20 @@
 use std::{
     collections::HashMap,
     io,
-    net::{IpAddr, SocketAddr},
-    pin::Pin,
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use futures_util::future::{BoxFuture, FutureExt as _};
 use http::Uri;
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection},
-    rt::TokioIo,
-};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use hyper_util::rt::TokioIo;
+use nacre_middleware::tapped::{Tap, Tapped};
+use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::net;
@@ -63,25 +57,13 @@ impl Connector {
         let connecting = async {
             match target.parse() {
                 Ok(address) => net::connect(address, self.from).await,
-                Err(_) => self.connect_to_one_of(tokio::net::lookup_host(target).await?).await,
+                Err(_) => net::connect_to_one_of(tokio::net::lookup_host(target).await?, self.from).await,
             }
         };
         match tokio::time::timeout(self.timeout, connecting).await {
-            Ok(stream) => Ok(Observed { stream: stream?, exchange: Exchange::default() }),
+            Ok(stream) => Ok(Observed { stream: stream?, tap: Exchange::default() }),
             Err(_) => Err(ConnectError::TimedOut),
         }
-    }
-
-    /// The first of a name's addresses that answers; else what the last one said.
-    async fn connect_to_one_of(&self, addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
-        let mut outcome = Err(io::Error::new(io::ErrorKind::HostUnreachable, "the name has no address"));
-        for address in addresses {
-            outcome = net::connect(address, self.from).await;
-            if outcome.is_ok() {
-                break;
-            }
-        }
-        outcome
     }
 }
 
@@ -126,80 +108,21 @@ impl Exchange {
     pub fn has_begun(&self) -> bool {
         self.0.begun.load(Relaxed)
     }
+}
 
-    fn written(&self) {
+impl<S> Tap<S> for Exchange {
+    fn has_read(&self, _: &[u8]) {
+        self.0.begun.store(true, Relaxed);
+    }
+
+    fn writes(&self) {
         // Nearly always nothing was read: no need to write to memory that another thread reads.
         if self.0.begun.load(Relaxed) {
             self.0.begun.store(false, Relaxed);
             self.0.reused.store(true, Relaxed);
         }
     }
-
-    fn read(&self) {
-        self.0.begun.store(true, Relaxed);
-    }
 }
 
 /// A stream that notes what comes.
-#[derive(Debug)]
-pub struct Observed {
-    stream: TcpStream,
-    exchange: Exchange,
-}
-
-impl Observed {
-    /// What has come over it.
-    #[must_use]
-    pub fn exchange(&self) -> &Exchange {
-        &self.exchange
-    }
-}
-
-impl Connection for Observed {
-    fn connected(&self) -> Connected {
-        Connected::new().extra(self.exchange.clone())
-    }
-}
-
-impl AsyncRead for Observed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        if buffer.filled().len() > before {
-            self.exchange.read();
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Observed {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.exchange.written();
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.exchange.written();
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
+pub type Observed = Tapped<TcpStream, Exchange>;

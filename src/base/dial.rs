@@ -1,8 +1,7 @@
 //! Connections to the servers that requests are passed on to.
 
 use std::{
-    io,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -23,21 +22,22 @@ pub struct Dial {
 
 impl Dial {
     async fn connect(self, to: &Origin) -> Result<TcpStream, ConnectFault> {
-        if let Some(address) = to.address {
-            return net::connect(address, self.from).await.map_err(|error| fault(&error));
-        }
-        let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&*to.authority)
-            .await
-            .map_err(|error| ConnectFault::Unresolved(error.to_string()))?
-            .collect();
-        let mut outcome = Err(ConnectFault::Unresolved("none is known".to_owned()));
-        for address in addresses {
-            outcome = net::connect(address, self.from).await.map_err(|error| fault(&error));
-            if outcome.is_ok() {
-                break;
+        let connected = match to.address {
+            Some(address) => net::connect(address, self.from).await,
+            None => {
+                let addresses = tokio::net::lookup_host(&*to.authority).await;
+                let addresses = addresses.map_err(|error| ConnectFault::Unresolved(error.to_string()))?;
+                net::connect_to_one_of(addresses, self.from).await
             }
-        }
-        outcome
+        };
+        connected.map_err(|error| {
+            let text = error.to_string();
+            if net::is_unreachable(&error) {
+                ConnectFault::Refused(text)
+            } else {
+                ConnectFault::Impossible(text)
+            }
+        })
     }
 }
 
@@ -53,14 +53,6 @@ impl Service<Arc<Origin>> for Dial {
     fn call(&mut self, to: Arc<Origin>) -> Self::Future {
         let dial = *self;
         async move { dial.connect(&to).await }.boxed()
-    }
-}
-
-fn fault(error: &io::Error) -> ConnectFault {
-    if net::is_unreachable(error) {
-        ConnectFault::Refused(error.to_string())
-    } else {
-        ConnectFault::Impossible(error.to_string())
     }
 }
 

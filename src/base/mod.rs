@@ -17,4 +17,5 @@ pub mod numbers;
 pub mod process;
 pub mod signals;
 pub mod tasks;
+pub mod watched;
 pub mod watched_file;

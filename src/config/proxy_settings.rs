@@ -44,9 +44,10 @@ pub struct ProxySettings {
     /// Default 65,536, from 8,192 to 1,048,576. A larger head is answered 431.
     pub max_head_bytes: usize,
 
-    /// Open connections at most (`nacre.proxy.max-connections`).
+    /// Open connections of clients at most (`nacre.proxy.max-connections`), upgraded ones among them.
     ///
-    /// Default 50,000, from 1 to 1,000,000. At it, further ones wait in the kernel's queue.
+    /// Default 50,000, from 1 to 1,000,000. At it, further ones wait. As many connections to instances, 1,024 in any case, may be
+    /// open.
     pub max_connections: usize,
 }
 

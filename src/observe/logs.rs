@@ -4,8 +4,9 @@
 //! wrong, service continues. INFO: the state of the node changed. DEBUG: per request. Facts are fields, not
 //! sentences. The target of a line is the module that wrote it, `nacre::cp` for one.
 //!
-//! Lines of the target `proxy_access` are those of the reverse proxy, by `nacre.proxy.access-log`. Their fields: `client`,
-//! `method`, `host`, `target` (path, and the names of the query's parameters), `status`, `bytes` and `took_us` (until the client
+//! Lines of the target `proxy_access` are those of the reverse proxy, by `nacre.proxy.access-log`: objects of JSON whatever the
+//! form of all other lines is. Their fields: `client`,
+//! `method`, `host`, `uri` (path, and the names of the query's parameters), `status`, `bytes` and `took_us` (until the client
 //! had the last byte), `rule`, `instance`, `attempts`, `failure` in one word, `request_id`; `-` for what there isn't.
 //!
 //! Lines of the target `access`, one per request, are written with `server.tomcat.accesslog.enabled` alone, whatever
@@ -29,7 +30,15 @@ use std::{
 use parking_lot::Mutex;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
-    Layer, Registry, filter::Targets, fmt, layer::SubscriberExt as _, registry::LookupSpan, reload,
+    Layer, Registry,
+    filter::Targets,
+    fmt::{
+        self, FmtContext, FormatEvent, FormatFields,
+        format::{Format, Json, Writer},
+    },
+    layer::SubscriberExt as _,
+    registry::LookupSpan,
+    reload,
     util::SubscriberInitExt as _,
 };
 
@@ -148,10 +157,40 @@ fn layer<S>(format: LogFormat, coloured: bool, lines: Lines) -> Box<dyn Layer<S>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
 {
-    let layer = fmt::layer().with_writer(lines).with_ansi(coloured);
-    match format {
-        LogFormat::Text => layer.boxed(),
-        LogFormat::Json => layer.json().flatten_event(true).with_current_span(false).boxed(),
+    fmt::layer().with_writer(lines).with_ansi(coloured).event_format(Form::new(format)).boxed()
+}
+
+/// How a line looks, by its target.
+struct Form {
+    format: LogFormat,
+    text: Format,
+    json: Format<Json>,
+}
+
+impl Form {
+    fn new(format: LogFormat) -> Self {
+        let json =
+            Format::default().json().flatten_event(true).with_current_span(false).with_span_list(false);
+        Self { format, text: Format::default(), json }
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Form
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        line: Writer<'_>,
+        event: &tracing::Event<'_>,
+    ) -> std::fmt::Result {
+        if self.format == LogFormat::Json || event.metadata().target() == PROXY_ACCESS {
+            self.json.format_event(context, line, event)
+        } else {
+            self.text.format_event(context, line, event)
+        }
     }
 }
 
@@ -270,6 +309,18 @@ mod tests {
         let log = |_: &Levels| tracing::info!(target: ACCESS, status = 200);
         assert_eq!(written(LogFormat::Text, false, log), "");
         assert!(written(LogFormat::Text, true, log).contains("INFO access: status=200\n"));
+    }
+
+    #[test]
+    fn access_lines_of_the_proxy_are_json_beside_others_of_text() {
+        let text = written(LogFormat::Text, false, |_| {
+            tracing::info!(target: PROXY_ACCESS, status = 200, uri = "/a \"b\"");
+            tracing::info!(count = 3, "it went");
+        });
+        let (access, other) = text.split_once('\n').unwrap();
+        let access: serde_json::Value = serde_json::from_str(access).unwrap();
+        assert_eq!((&access["status"], &access["uri"]), (&200.into(), &"/a \"b\"".into()), "{access}");
+        assert!(other.ends_with("it went count=3\n"), "{other}");
     }
 
     #[test]

@@ -2,20 +2,17 @@
 
 use std::{
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::HeaderName;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
 use nacre_middleware::pass::{self, Broken};
 
-use super::{
-    finish::Finish,
-    outbound::Connector,
-    upload::Upload,
-    upstream::{ServiceSlot, Slot},
-};
+use super::{finish::Finish, load::ServiceSlot, outbound::Connector, upload::Upload, upstream::Slot};
+use crate::base::watched::Giving;
 
 /// The number of a request, for whoever looks for it in several logs.
 pub static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -30,10 +27,12 @@ pub struct ProxyBody {
     places: Option<(Slot, ServiceSlot)>,
     /// Notes the end.
     finish: Option<Box<Finish>>,
+    /// Notes whether the client takes it.
+    giving: Option<Giving>,
 }
 
 enum Kind {
-    Whole(Option<Bytes>),
+    Whole(Full<Bytes>),
     Streamed(Box<Answer>),
 }
 
@@ -41,18 +40,21 @@ impl ProxyBody {
     /// These bytes.
     #[must_use]
     pub fn whole(bytes: Bytes) -> Self {
-        Self { kind: Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())), places: None, finish: None }
+        Self { kind: Kind::Whole(Full::new(bytes)), places: None, finish: None, giving: None }
     }
 
     /// An answer that comes bit by bit.
     #[must_use]
     pub fn streamed(answer: Box<Answer>, places: (Slot, ServiceSlot)) -> Self {
-        Self { kind: Kind::Streamed(answer), places: Some(places), finish: None }
+        Self { kind: Kind::Streamed(answer), places: Some(places), finish: None, giving: None }
     }
 
     /// The same, whose end is noted.
     #[must_use]
     pub fn with(mut self, finish: Box<Finish>) -> Self {
+        if !self.is_end_stream() {
+            self.giving = Some(finish.under_way.body());
+        }
         self.finish = Some(finish);
         self
     }
@@ -74,14 +76,27 @@ impl Body for ProxyBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = &mut *self;
-        let frame = match &mut this.kind {
-            Kind::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
-            Kind::Streamed(answer) => ready!(Pin::new(answer).poll_frame(cx)),
+        if let Some(giving) = &this.giving {
+            giving.asked();
+        }
+        let polled = match &mut this.kind {
+            Kind::Whole(whole) => Pin::new(whole).poll_frame(cx).map_err(|never| match never {}),
+            Kind::Streamed(answer) => Pin::new(answer).poll_frame(cx),
+        };
+        let Poll::Ready(frame) = polled else {
+            if let Some(giving) = &this.giving {
+                giving.waits();
+            }
+            return Poll::Pending;
         };
         match &frame {
             Some(Ok(frame)) => {
-                if let (Some(finish), Some(data)) = (&mut this.finish, frame.data_ref()) {
-                    finish.took(data.len());
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if let Some(finish) = &mut this.finish {
+                    finish.took(bytes);
+                }
+                if let Some(giving) = &this.giving {
+                    giving.given(bytes);
                 }
                 if this.is_end_stream() {
                     this.note_end();
@@ -90,8 +105,12 @@ impl Body for ProxyBody {
             None => this.note_end(),
             Some(Err(broken)) => {
                 this.places = None;
+                let is_instances = match &this.kind {
+                    Kind::Streamed(answer) => answer.is_servers_fault(broken),
+                    Kind::Whole(_) => false,
+                };
                 if let Some(finish) = &mut this.finish {
-                    finish.broke_off(broken);
+                    finish.broke_off(broken, is_instances);
                 }
             }
         }
@@ -100,14 +119,14 @@ impl Body for ProxyBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Whole(bytes) => bytes.is_none(),
+            Kind::Whole(whole) => whole.is_end_stream(),
             Kind::Streamed(answer) => answer.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::Whole(whole) => whole.size_hint(),
             Kind::Streamed(answer) => answer.size_hint(),
         }
     }
@@ -119,47 +138,5 @@ impl Drop for ProxyBody {
         if self.is_end_stream() {
             self.note_end();
         }
-    }
-}
-
-/// A refusal of the proxy's own: why a request isn't passed on, or has no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refusal {
-    /// Its status.
-    pub status: StatusCode,
-    /// For a person.
-    pub text: &'static str,
-    /// In one word, for log and metrics.
-    pub kind: &'static str,
-}
-
-impl Refusal {
-    /// A refusal.
-    #[must_use]
-    pub const fn new(status: StatusCode, kind: &'static str, text: &'static str) -> Self {
-        Self { status, text, kind }
-    }
-
-    /// The answer, with the number of the request where it has one by now.
-    #[must_use]
-    pub fn answer(self, id: Option<&HeaderValue>) -> Response<ProxyBody> {
-        let id = id.and_then(|id| id.to_str().ok());
-        let text = match id {
-            Some(id) => format!("{}\nrequest {id}\n", self.text),
-            None => format!("{}\n", self.text),
-        };
-        let mut answer = Response::new(ProxyBody::whole(text.into()));
-        *answer.status_mut() = self.status;
-        let headers = answer.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        }
-        if self.status == StatusCode::BAD_REQUEST {
-            // Where the request ends is anybody's guess.
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        answer
     }
 }

@@ -8,106 +8,46 @@
 //!
 //! Decisions are those of pure parts; here they meet sockets and the clock.
 
-use std::{
-    net::IpAddr,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Instant,
-};
+use std::net::IpAddr;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header, request::Parts};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use nacre_middleware::{
-    framing, hygiene,
-    pass::{self, Failure, Fault, Plan},
-    pool::ConnectFault,
-};
+use nacre_middleware::{framing, hygiene};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Proxy,
-    answer::{Answer, ProxyBody, REQUEST_ID, Refusal},
+    answer::{Answer, ProxyBody, REQUEST_ID},
+    attempts::{self, Passed, Passing},
     finish::{Asked, Finish},
+    key::key_of,
+    load::ServiceSlot,
     matching, path,
-    routes::Route,
-    rule::{Balance, HashBy, HostHeader},
-    table::{Backends, Selection, Unpicked, Wanted},
+    refusals::{self, Refusal},
+    rule::{Balance, Protocol},
     tunnel,
-    upload::{Exceeded, Upload},
-    upstream::{ServiceSlot, Slot, Upstream, Way},
+    upload::Upload,
+    upstream::Slot,
 };
 use crate::base::hash;
 
 /// Nacre nodes that a request may pass.
 const MOST_HOPS: u8 = 8;
-/// A connection to an instance that has been idle for longer isn't used: applications close theirs after 5 s and more.
-const MAX_IDLE: std::time::Duration = std::time::Duration::from_secs(4);
 /// Bytes of a request's number that is believed.
 const LONGEST_ID: usize = 128;
 
-const NO_RULE: Refusal =
-    Refusal::new(StatusCode::NOT_FOUND, "no_rule", "no rule of this proxy is for this host and path");
-const BAD_PATH: Refusal = Refusal::new(
-    StatusCode::BAD_REQUEST,
-    "bad_path",
-    "the path has dot segments or broken escapes, which servers read differently",
-);
-const AMBIGUOUS: Refusal =
-    Refusal::new(StatusCode::BAD_REQUEST, "ambiguous", "servers would read this request differently");
-const CIRCLE: Refusal = Refusal::new(
-    StatusCode::LOOP_DETECTED,
-    "circle",
-    "this request comes to the same proxies again and again",
-);
-const TOO_LONG: Refusal = Refusal::new(
-    StatusCode::PAYLOAD_TOO_LARGE,
-    "too_long",
-    "the request's body is longer than its rule allows",
-);
-const NOBODY: Refusal = Refusal::new(
-    StatusCode::SERVICE_UNAVAILABLE,
-    "no_instance",
-    "the service has no instance that may get requests",
-);
-const FULL: Refusal =
-    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "full", "the service has as many requests as it may");
-const UNREACHED: Refusal = Refusal::new(
-    StatusCode::BAD_GATEWAY,
-    "unreached",
-    "there is no connection to an instance of the service",
-);
-const BROKEN: Refusal =
-    Refusal::new(StatusCode::BAD_GATEWAY, "broken", "the instance gave no answer that can be read");
-const LATE: Refusal = Refusal::new(StatusCode::GATEWAY_TIMEOUT, "late", "the instance didn't answer in time");
-const SLOW: Refusal =
-    Refusal::new(StatusCode::REQUEST_TIMEOUT, "slow_client", "the request's body stopped coming");
-const BROKE_OFF: Refusal =
-    Refusal::new(StatusCode::BAD_REQUEST, "broken_client", "the request's body broke off");
-
 /// Who calls.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     /// The other end of the connection.
     pub address: IpAddr,
     /// `http` or `https`.
     pub scheme: &'static str,
-}
-
-/// What is passed on, beside the body.
-struct Passing<'r> {
-    route: &'r Arc<Route>,
-    key: u64,
-    backends: &'r Backends,
-    selection: Arc<Selection>,
-    exceeded: Option<Exceeded>,
-    /// The host that the client called.
-    host: HeaderValue,
-}
-
-/// An answer and the places that it has until its end.
-struct Passed {
-    answer: Response<Answer>,
-    slot: Slot,
+    /// Its connection's place among all, for as long as it is open.
+    pub place: Arc<OwnedSemaphorePermit>,
 }
 
 impl Proxy {
@@ -160,39 +100,41 @@ impl Proxy {
         let (mut head, body) = request.into_parts();
         if let Err(error) = framing::check(&head.method, &head.uri, head.version, &head.headers) {
             tracing::debug!(client = %caller.address, %error, "a request was refused");
-            return Err(AMBIGUOUS);
+            return Err(refusals::AMBIGUOUS);
         }
         let host_and_port = host_of(&head.uri, &head.headers).unwrap_or_default();
-        let Ok(host) = HeaderValue::from_str(host_and_port) else { return Err(AMBIGUOUS) };
+        let Ok(host) = HeaderValue::from_str(host_and_port) else { return Err(refusals::AMBIGUOUS) };
         let routes = self.routes.load_full();
         let route = {
-            let path = path::normalized(head.uri.path()).ok_or(BAD_PATH)?;
+            let path = path::normalized(head.uri.path()).ok_or(refusals::BAD_PATH)?;
             let asked = matching::Asked {
                 host: without_port(host_and_port),
                 path: &path,
                 method: &head.method,
                 headers: &head.headers,
             };
-            let route = routes.find(&self.table, asked).ok_or(NO_RULE)?;
+            let route = routes.find(&self.table, asked).ok_or(refusals::NO_RULE)?;
             if let Some(target) = route.target(&path, head.uri.query()) {
-                head.uri = target.parse().map_err(|_| BAD_PATH)?;
+                head.uri = target.parse().map_err(|_| refusals::BAD_PATH)?;
             }
             route
         };
-        finish.rule = Some(Arc::clone(&route.rule.name));
-        finish.counts = Some(Arc::clone(&route.counts));
+        finish.route = Some(Arc::clone(&route));
         let most = route.rule.policy.limits.body_bytes;
         if most.is_some_and(|most| body.size_hint().lower() > most) {
-            return Err(TOO_LONG);
+            return Err(refusals::TOO_LONG);
         }
         let asked = hygiene::clean_request(&mut head);
-        hygiene::count_hop(&mut head.headers, MOST_HOPS).map_err(|_| CIRCLE)?;
+        hygiene::count_hop(&mut head.headers, MOST_HOPS).map_err(|_| refusals::CIRCLE)?;
         let signed = hygiene::Caller {
             address: caller.address,
             scheme: caller.scheme,
             host: Some(&host).filter(|host| !host.is_empty()),
             trusted: is_trusted,
         };
+        if !is_trusted {
+            remove_claims(&mut head.headers);
+        }
         hygiene::sign(&mut head.headers, signed);
         hygiene::ask_for_trailers(&mut head.headers, &asked);
         hygiene::ask_for_upgrade(&mut head.headers, &asked);
@@ -203,154 +145,39 @@ impl Proxy {
         };
         let now = self.clock.now();
         let (backends, selection) = route.destination(&self.table, now, key);
-        let place = backends.load.enter(route.rule.policy.limits.per_service).ok_or(FULL)?;
-        let (body, exceeded) = Upload::new(body, most);
+        let place = backends.load.enter(route.rule.policy.limits.per_service).ok_or(refusals::FULL)?;
+        let keeps = matches!(route.rule.policy.protocol, Protocol::Http2 | Protocol::Https2);
+        let (body, exceeded) = Upload::new(body, most, keeps);
         let passing = Passing { route: &route, key, backends, selection, exceeded, host };
         let request = Request::from_parts(into_origin_form(head), body);
-        let Passed { answer, slot } = self.pass(request, passing, finish).await?;
-        finish.upstream = Some(Arc::clone(slot.upstream()));
-        let idle = route.rule.policy.times.idle;
+        let Passed { answer, slot, selection } = self.pass(request, passing, finish).await?;
+        let (upstream, policy) = (Arc::clone(slot.upstream()), &route.rule.policy);
+        let failure = attempts::failure_of(answer.status());
+        if let Some(reason) = failure {
+            upstream.failed(self.clock.now(), reason, &policy.ejection, selection.usable());
+        }
         let (mut head, mut body) = answer.into_parts();
         hygiene::clean_answer(head.status, &mut head.headers, &asked, body.size_hint().exact());
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            let upgrade = upgrade.ok_or(BROKEN)?;
-            self.tunnel(upgrade, body, (slot, place), idle);
+            let upgrade = upgrade.ok_or(refusals::BROKEN)?;
+            upstream.succeeded(self.clock.now());
+            self.tunnel(upgrade, body, (slot, place), policy.times.idle, caller.place);
             return Ok(Response::from_parts(head, ProxyBody::whole(bytes::Bytes::new())));
         }
         let body = match body.take_whole() {
-            Some(whole) => ProxyBody::whole(whole),
-            None => ProxyBody::streamed(Box::new(body), (slot, place)),
+            Some(whole) => {
+                if failure.is_none() {
+                    upstream.succeeded(self.clock.now());
+                }
+                ProxyBody::whole(whole)
+            }
+            None => {
+                // Whether it has answered as it should shows at the end.
+                finish.judged = Some(selection).filter(|_| failure.is_none());
+                ProxyBody::streamed(Box::new(body), (slot, place))
+            }
         };
         Ok(Response::from_parts(head, body))
-    }
-
-    /// Sends the request to one instance after the other until one answers, or it may not be sent again.
-    async fn pass(
-        &self,
-        request: Request<Upload>,
-        mut passing: Passing<'_>,
-        finish: &mut Finish,
-    ) -> Result<Passed, Refusal> {
-        let policy = &passing.route.rule.policy;
-        let times = policy.times;
-        let plan = Plan {
-            connect: times.connect,
-            wait: std::time::Duration::ZERO,
-            response: times.response,
-            idle: times.idle,
-            max_idle: MAX_IDLE,
-        };
-        let mut plan = plan.of(request.method());
-        let (mut request, mut tried) = (request, Vec::new());
-        // Each attempt but for those that only found a kept connection closed.
-        let mut retries_left = policy.retries;
-        loop {
-            let now = self.clock.now();
-            if finish.attempts > 0 {
-                // Who has left meanwhile gets no second chance.
-                passing.selection = passing.backends.selection(&self.table, now);
-            }
-            let wanted = Wanted {
-                now,
-                balance: &policy.balance,
-                key: passing.key,
-                tried: &tried,
-                per_instance: policy.limits.per_instance,
-                slow_start: policy.slow_start,
-            };
-            let slot = passing.selection.pick(&self.table, &wanted).map_err(|unpicked| match unpicked {
-                Unpicked::Nobody => NOBODY,
-                Unpicked::Full => FULL,
-            })?;
-            let upstream = Arc::clone(slot.upstream());
-            finish.attempts += 1;
-            finish.upstream = Some(Arc::clone(&upstream));
-            upstream.counts.requests.fetch_add(1, Relaxed);
-            set_host(&mut request, &policy.host_header, &passing.host, &upstream);
-            let outcome = match self.way(&upstream, policy).await {
-                Ok(way) => pass::pass(&upstream.pool(&way, &self.connector), request, plan).await,
-                Err(error) => {
-                    let fault = Fault::Connect(ConnectFault::Refused(error.to_string()));
-                    Err(Failure::unsent(fault, request))
-                }
-            };
-            let failure = match outcome {
-                Ok(answer) => {
-                    self.note_answer(&upstream, answer.status(), &passing);
-                    return Ok(Passed { answer, slot });
-                }
-                Err(failure) => failure,
-            };
-            drop(slot);
-            let (kind, was_kept) =
-                (failure.fault.kind(), failure.reused && matches!(failure.fault, Fault::Closed));
-            let is_instances = failure.fault.is_upstreams();
-            if is_instances && !was_kept {
-                upstream.failed(self.clock.now(), kind, &policy.ejection, passing.selection.usable());
-            }
-            let refusal = refusal_of(&failure.fault, passing.exceeded.as_ref());
-            let text = failure.fault.to_string();
-            let may_try = was_kept || retries_left > 0;
-            match failure.again().ok().filter(|_| may_try && self.may_retry()) {
-                Some(again) => {
-                    tracing::debug!(instance = %upstream, error = text, "a request is sent again");
-                    passing.route.counts.retries.fetch_add(1, Relaxed);
-                    request = again;
-                }
-                None => {
-                    finish.failure = Some(kind);
-                    if is_instances {
-                        self.tell_of(&upstream, passing.route, kind, &text);
-                    }
-                    return Err(refusal);
-                }
-            }
-            if was_kept {
-                plan = plan.afresh();
-            } else {
-                retries_left -= 1;
-                tried.push(upstream);
-            }
-        }
-    }
-
-    fn note_answer(&self, upstream: &Upstream, status: StatusCode, passing: &Passing<'_>) {
-        let now = self.clock.now();
-        let reason = match status {
-            StatusCode::BAD_GATEWAY => "502",
-            StatusCode::SERVICE_UNAVAILABLE => "503",
-            StatusCode::GATEWAY_TIMEOUT => "504",
-            _ => return upstream.succeeded(now),
-        };
-        let rule = &passing.route.rule.policy.ejection;
-        upstream.failed(now, reason, rule, passing.selection.usable());
-    }
-
-    /// One line for each failure that a client is told of; of many in a short time, some.
-    fn tell_of(&self, upstream: &Upstream, route: &Route, kind: &'static str, error: &str) {
-        let address = upstream.to_string();
-        if let Some(unlogged) = self.failures.pass(&[&address, kind], Instant::now()) {
-            let rule = &*route.rule.name;
-            tracing::warn!(
-                instance = address,
-                rule,
-                kind,
-                error,
-                unlogged,
-                "a request has no answer of an instance"
-            );
-        }
-    }
-
-    /// Whether the budget of further attempts has one left.
-    fn may_retry(&self) -> bool {
-        let requests = self.counts.requests.load(Relaxed);
-        self.budget.lock().take(Instant::now(), requests)
-    }
-
-    async fn way(&self, upstream: &Upstream, policy: &super::rule::Policy) -> std::io::Result<Way> {
-        let address = self.names.address(&upstream.host, upstream.port).await?;
-        Ok(Way { protocol: policy.protocol, tls_name: policy.tls_name.clone(), address })
     }
 
     /// Passes bytes between both ends once the client's connection has changed, too.
@@ -360,10 +187,11 @@ impl Proxy {
         mut body: Answer,
         places: (Slot, ServiceSlot),
         idle: std::time::Duration,
+        connection: Arc<OwnedSemaphorePermit>,
     ) {
         let proxy = Arc::clone(self);
         self.tunnels.spawn(async move {
-            let _places = places;
+            let (_places, _connection) = (places, connection);
             let Some(instance) = body.take_tunnel() else { return };
             let client = match upgrade.await {
                 Ok(client) => TokioIo::new(client),
@@ -393,18 +221,6 @@ impl Proxy {
     }
 }
 
-fn refusal_of(fault: &Fault, exceeded: Option<&Exceeded>) -> Refusal {
-    match fault {
-        Fault::Full => FULL,
-        Fault::Connect(ConnectFault::TimedOut) | Fault::TimedOut => LATE,
-        Fault::Connect(_) => UNREACHED,
-        Fault::Closed | Fault::Broken(_) => BROKEN,
-        Fault::SlowClient => SLOW,
-        Fault::BrokenClient if exceeded.is_some_and(Exceeded::is_set) => TOO_LONG,
-        Fault::BrokenClient => BROKE_OFF,
-    }
-}
-
 /// The host that a request is for, with its port where it has one.
 fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     match uri.authority() {
@@ -428,44 +244,19 @@ fn into_origin_form(mut head: Parts) -> Parts {
     head
 }
 
-fn set_host<B>(request: &mut Request<B>, rule: &HostHeader, called: &HeaderValue, upstream: &Upstream) {
-    let host = match rule {
-        HostHeader::Keep if !called.is_empty() => called.clone(),
-        HostHeader::Given(host) => host.clone(),
-        HostHeader::Keep | HostHeader::Instance => match HeaderValue::try_from(upstream.to_string()) {
-            Ok(host) => host,
-            Err(_) => return,
-        },
-    };
-    request.headers_mut().insert(header::HOST, host);
-}
-
-fn key_of(by: &HashBy, headers: &HeaderMap, client: IpAddr) -> u64 {
-    let of_header =
-        |name: &http::HeaderName| headers.get(name).map(|value| hash::fnv(value.as_bytes().iter().copied()));
-    let key = match by {
-        HashBy::Address => None,
-        HashBy::Header(name) => of_header(name),
-        HashBy::Cookie(name) => cookie(headers, name).map(|value| hash::fnv(value.bytes())),
-    };
-    key.unwrap_or_else(|| match client {
-        IpAddr::V4(address) => hash::fnv(address.octets()),
-        IpAddr::V6(address) => hash::fnv(address.octets()),
-    })
-}
-
-fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find_map(|(has, value)| (has == name).then_some(value))
+/// Takes off what a client says about itself as only a proxy should.
+fn remove_claims(headers: &mut HeaderMap) {
+    let is_claim =
+        |name: &&http::HeaderName| name.as_str().starts_with("x-forwarded-") || name.as_str() == "x-real-ip";
+    let claims: Vec<http::HeaderName> = headers.keys().filter(is_claim).cloned().collect();
+    for claim in claims {
+        headers.remove(claim);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::Method;
-
     use super::*;
-    use crate::base::clock::Millis;
 
     #[test]
     fn a_host_is_compared_without_its_port() {
@@ -478,32 +269,5 @@ mod tests {
         ] {
             assert_eq!(without_port(host), expected);
         }
-    }
-
-    #[test]
-    fn the_key_is_the_cookies_value_or_the_clients_address() {
-        let mut headers = HeaderMap::new();
-        headers.append(header::COOKIE, HeaderValue::from_static("a=1; sid=x=y"));
-        headers.append(header::COOKIE, HeaderValue::from_static("b=2"));
-        assert_eq!(cookie(&headers, "sid"), Some("x=y"));
-        assert_eq!((cookie(&headers, "b"), cookie(&headers, "id")), (Some("2"), None));
-        let client = IpAddr::from([10, 0, 0, 1]);
-        let key = |name: &str| key_of(&HashBy::Cookie(name.into()), &headers, client);
-        assert_eq!(key("none"), key_of(&HashBy::Address, &headers, client));
-        assert_ne!(key("sid"), key("a"));
-    }
-
-    #[test]
-    fn instances_are_told_the_host_that_the_rule_says() {
-        let upstream = super::super::upstream::Upstreams::default().get("10.0.0.1", 80, Millis(1));
-        let told = |rule: &HostHeader| {
-            let mut request = Request::new(());
-            *request.method_mut() = Method::GET;
-            set_host(&mut request, rule, &HeaderValue::from_static("shop.example:80"), &upstream);
-            request.headers()[header::HOST].to_str().unwrap().to_owned()
-        };
-        assert_eq!(told(&HostHeader::Keep), "shop.example:80");
-        assert_eq!(told(&HostHeader::Instance), "10.0.0.1:80");
-        assert_eq!(told(&HostHeader::Given(HeaderValue::from_static("b"))), "b");
     }
 }

@@ -13,8 +13,8 @@ use std::{
 use http::{HeaderValue, Method, StatusCode};
 use nacre_middleware::pass::Broken;
 
-use super::{client_stream::UnderWay, routes::RuleCounts, upstream::Upstream};
-use crate::config::ProxyLog;
+use super::{Proxy, routes::Route, table::Selection, upstream::Upstream};
+use crate::{base::watched::UnderWay, config::ProxyLog};
 
 /// Target of the access log's lines; the logs show them whatever the level is.
 const TARGET: &str = "proxy_access";
@@ -105,20 +105,20 @@ pub struct Finish {
     pub began: Instant,
     /// Of the answer.
     pub status: StatusCode,
-    /// The counters of its rule, if one was found.
-    pub counts: Option<Arc<RuleCounts>>,
-    /// The rule.
-    pub rule: Option<Arc<str>>,
+    /// Its rule, if one was found.
+    pub route: Option<Arc<Route>>,
     /// Who answered.
     pub upstream: Option<Arc<Upstream>>,
+    /// Those that the one who answered was picked from, where the end of its answer tells whether it does well.
+    pub judged: Option<Arc<Selection>>,
     /// In one word, where it failed.
     pub failure: Option<&'static str>,
     /// How often it was sent.
     pub attempts: u32,
     /// For the access log, where there is one.
     pub asked: Option<Box<Asked>>,
-    /// Which requests get a line.
-    pub sampler: Arc<Sampler>,
+    /// Whose request it is.
+    pub proxy: Arc<Proxy>,
     /// Its place on its connection.
     pub under_way: UnderWay,
     bytes: u64,
@@ -128,17 +128,17 @@ pub struct Finish {
 impl Finish {
     /// A request whose head has come.
     #[must_use]
-    pub fn new(sampler: &Arc<Sampler>, under_way: UnderWay) -> Self {
+    pub fn new(proxy: &Arc<Proxy>, under_way: UnderWay) -> Self {
         Self {
             began: Instant::now(),
             status: client_left(),
-            counts: None,
-            rule: None,
+            route: None,
             upstream: None,
+            judged: None,
             failure: None,
             attempts: 0,
             asked: None,
-            sampler: Arc::clone(sampler),
+            proxy: Arc::clone(proxy),
             under_way,
             bytes: 0,
             is_whole: false,
@@ -153,16 +153,33 @@ impl Finish {
     /// It was answered to the end.
     pub fn is_whole(&mut self) {
         self.is_whole = true;
+        self.does_well();
+    }
+
+    fn does_well(&mut self) {
+        if self.judged.take().is_some()
+            && let Some(upstream) = &self.upstream
+        {
+            upstream.succeeded(self.proxy.clock.now());
+        }
     }
 
     /// The instance's answer ended before its end.
-    pub fn broke_off(&mut self, broken: &Broken) {
-        self.failure = Some(match broken {
+    pub fn broke_off(&mut self, broken: &Broken, is_instances: bool) {
+        let kind = match broken {
             Broken::Cut(_) => "answer_cut",
             Broken::Stopped => "answer_stopped",
-        });
-        let instance = self.upstream.as_ref().map(ToString::to_string).unwrap_or_default();
-        tracing::debug!(instance, rule = self.rule.as_deref().unwrap_or_default(), %broken, "an answer broke off");
+        };
+        self.failure = Some(kind);
+        let judged = self.judged.take();
+        let (Some(upstream), Some(route)) = (&self.upstream, &self.route) else { return };
+        if is_instances && let Some(selection) = judged {
+            let ejection = &route.rule.policy.ejection;
+            upstream.failed(self.proxy.clock.now(), kind, ejection, selection.usable());
+            self.proxy.tell_of(upstream, route, kind, &broken.to_string());
+        } else {
+            tracing::debug!(instance = %upstream, rule = &*route.rule.name, %broken, "an answer broke off");
+        }
     }
 
     fn log(&self, asked: &Asked, took: Duration) {
@@ -172,11 +189,11 @@ impl Finish {
             client = %asked.client,
             method = %asked.method,
             host = &*asked.host,
-            target = &*asked.target,
+            uri = &*asked.target,
             status = self.status.as_u16(),
             bytes = self.bytes,
             took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-            rule = self.rule.as_deref().unwrap_or("-"),
+            rule = self.route.as_ref().map_or("-", |route| &*route.rule.name),
             instance = self.upstream.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             attempts = self.attempts,
             failure = failure.unwrap_or("-"),
@@ -188,11 +205,15 @@ impl Finish {
 impl Drop for Finish {
     fn drop(&mut self) {
         let took = self.began.elapsed();
-        if let Some(counts) = &self.counts {
-            counts.answered(self.status.as_u16(), took);
+        if let Some(route) = &self.route {
+            route.counts.answered(self.status.as_u16(), took);
+        }
+        if self.bytes > 0 {
+            // Its client had enough of an answer that went well.
+            self.does_well();
         }
         if let Some(asked) = &self.asked
-            && self.sampler.takes(self.status)
+            && self.proxy.sampler.takes(self.status)
         {
             self.log(asked, took);
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client ─► serve (TLS: tls) ─► exchange ─┬─► routes: matching by rule ─► table: instances as they are now ─► pick, wheel
-//!                                         └─► upstream: kept connections ─► middleware pass ─► instance
+//!                                         └─► attempts ─► upstream: kept connections ─► middleware pass ─► instance
 //! rules_file ◄─ rules_watch                    eject ◄─ what became of it
 //! ```
 //!
@@ -10,16 +10,19 @@
 //! one on. Reads: the registry. Writes: nothing of it.
 
 mod answer;
-mod client_stream;
+mod attempts;
 mod eject;
 mod exchange;
 mod expression;
 mod finish;
+mod key;
+mod load;
 mod matching;
 mod names;
 mod outbound;
 mod path;
 mod pick;
+mod refusals;
 mod routes;
 mod rule;
 mod rules_file;
@@ -40,17 +43,16 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
-use nacre_middleware::resend::Budget;
 use parking_lot::Mutex;
-use tokio_rustls::rustls::RootCertStore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::{
-    client_stream::Patience,
+    exchange::Caller,
+    outbound::Connector,
     rule::Rules,
     rules_file::{Mistakes, parse as parse_rules},
     rules_watch::{RulesError, RulesFile},
@@ -58,7 +60,7 @@ pub use self::{
     sight::Shown,
     tls::{Certificates, TlsError, trusted},
 };
-use self::{finish::Sampler, names::Names, outbound::Connector, routes::Routes, table::Table};
+use self::{finish::Sampler, names::Names, routes::Routes, table::Table};
 use crate::{
     base::{burst::Seldom, clock::Clock},
     config::ProxySettings,
@@ -78,9 +80,8 @@ pub struct Proxy {
     trouble: Mutex<Option<String>>,
     names: Names,
     connector: Connector,
-    budget: Mutex<Budget>,
     counts: Counts,
-    sampler: Arc<Sampler>,
+    sampler: Sampler,
     failures: Seldom,
     /// Upgraded connections.
     tunnels: TaskTracker,
@@ -142,29 +143,28 @@ impl Drop for Open<'_> {
 }
 
 impl Proxy {
-    /// A proxy with these rules in front of `registry`; instances with TLS must show certificates that are `trusted`. `seed` is
-    /// any number that nobody knows.
+    /// A proxy with these rules in front of `registry`, which connects to instances by `connector`. `seed` is any number that
+    /// nobody knows.
     #[must_use]
     pub fn new(
         settings: ProxySettings,
         registry: Arc<Registry>,
         clock: Clock,
         rules: Rules,
-        trusted: RootCertStore,
+        connector: Connector,
         seed: u64,
     ) -> Arc<Self> {
         let table = Table::new(registry, seed);
         let routes = Routes::new(rules, settings.by_convention, &table, clock.now(), None);
         Arc::new(Self {
-            sampler: Arc::new(Sampler::new(settings.access_log)),
+            sampler: Sampler::new(settings.access_log),
             clock,
             settings,
             table,
             routes: ArcSwap::from_pointee(routes),
             trouble: Mutex::default(),
             names: Names::default(),
-            connector: Connector::new(trusted),
-            budget: Mutex::new(Budget::new(Instant::now())),
+            connector,
             counts: Counts::default(),
             failures: Seldom::default(),
             tunnels: TaskTracker::new(),

@@ -12,6 +12,7 @@ use nacre_middleware::pool::{ConnectFault, Origin, Protocol, Scheme, Stream};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_rustls::{
     TlsConnector,
@@ -22,17 +23,19 @@ use tower_service::Service;
 
 use crate::base::net;
 
-/// Makes connections; clones share what is trusted.
+/// Makes connections; clones share what is trusted, and the bound.
 #[derive(Clone)]
 pub struct Connector {
     http1: TlsConnector,
     http2: TlsConnector,
+    room: Arc<Semaphore>,
 }
 
 impl Connector {
-    /// Instances with TLS must show certificates of these authorities.
+    /// Instances with TLS must show certificates of these authorities. There are `most` connections at a time, kept ones and
+    /// those of tunnels among them; one more is [`ConnectFault::Impossible`].
     #[must_use]
-    pub fn new(trusted: RootCertStore) -> Self {
+    pub fn new(trusted: RootCertStore, most: usize) -> Self {
         let trusted = Arc::new(trusted);
         let with = |protocol: &[u8]| {
             let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -43,7 +46,14 @@ impl Connector {
             config.alpn_protocols = vec![protocol.to_vec()];
             TlsConnector::from(Arc::new(config))
         };
-        Self { http1: with(b"http/1.1"), http2: with(b"h2") }
+        let room = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+        Self { http1: with(b"http/1.1"), http2: with(b"h2"), room }
+    }
+
+    /// Whether there are as many connections as may be.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.room.available_permits() == 0
     }
 }
 
@@ -62,12 +72,17 @@ impl Service<Arc<Origin>> for Connector {
             (Scheme::Https, Protocol::Http2) => Some(self.http2.clone()),
             (Scheme::Https, Protocol::Http1 | Protocol::Negotiated) => Some(self.http1.clone()),
         };
+        let place = Arc::clone(&self.room).try_acquire_owned();
         Box::pin(async move {
+            let Ok(place) = place else {
+                return Err(ConnectFault::Impossible("there are as many connections as may be".into()));
+            };
+            let outbound = |way| Outbound { way, _place: place };
             let Some(address) = origin.address else {
                 return Err(ConnectFault::Impossible("the name has no address".into()));
             };
             let stream = net::connect(address, None).await.map_err(|error| of_io(&error))?;
-            let Some(tls) = tls else { return Ok(Outbound::Plain(stream)) };
+            let Some(tls) = tls else { return Ok(outbound(Way::Plain(stream))) };
             let name = server_name(&origin.authority).map_err(ConnectFault::Untrusted)?;
             let stream = tls
                 .connect(name, stream)
@@ -77,7 +92,7 @@ impl Service<Arc<Origin>> for Connector {
             if origin.protocol == Protocol::Http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
                 return Err(ConnectFault::Untrusted("the instance doesn't speak HTTP/2".into()));
             }
-            Ok(Outbound::Tls(Box::new(stream)))
+            Ok(outbound(Way::Tls(Box::new(stream))))
         })
     }
 }
@@ -99,18 +114,23 @@ fn server_name(authority: &str) -> Result<ServerName<'static>, String> {
 
 /// A connection to an instance.
 #[derive(Debug)]
-pub enum Outbound {
-    /// TCP.
+pub struct Outbound {
+    way: Way,
+    /// Among all that there may be.
+    _place: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+enum Way {
     Plain(TcpStream),
-    /// TLS over it.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream for Outbound {
     fn has_news(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.has_news(),
-            Self::Tls(stream) => stream.get_ref().0.has_news(),
+        match &self.way {
+            Way::Plain(stream) => stream.has_news(),
+            Way::Tls(stream) => stream.get_ref().0.has_news(),
         }
     }
 }
@@ -121,18 +141,18 @@ impl AsyncRead for Outbound {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        match &mut self.get_mut().way {
+            Way::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Way::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
 }
 
 impl AsyncWrite for Outbound {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        match &mut self.get_mut().way {
+            Way::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Way::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
@@ -141,30 +161,30 @@ impl AsyncWrite for Outbound {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
-            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+        match &mut self.get_mut().way {
+            Way::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Way::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
+        match &self.way {
+            Way::Plain(stream) => stream.is_write_vectored(),
+            Way::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        match &mut self.get_mut().way {
+            Way::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Way::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        match &mut self.get_mut().way {
+            Way::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Way::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

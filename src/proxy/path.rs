@@ -16,9 +16,17 @@ pub fn normalized(path: &str) -> Option<Cow<'_, str>> {
     }
     let plain =
         if path.contains('%') { Cow::Owned(without_needless_escapes(path)?) } else { Cow::Borrowed(path) };
-    // Some servers take a backslash for a slash.
-    let has_dots = || plain.split(['/', '\\']).any(|segment| matches!(base_of(segment), "." | ".."));
-    if plain.contains('.') && has_dots() { None } else { Some(plain) }
+    if plain.contains('.') && has_dots(&plain) || plain.contains("%00") { None } else { Some(plain) }
+}
+
+/// Whether a segment is `.` or `..` to some server: there are those that take a backslash, or an escaped slash, for a slash.
+fn has_dots(path: &str) -> bool {
+    let separated = if path.contains('%') {
+        Cow::Owned(path.replace("%2F", "/").replace("%5C", "\\").replace("%3B", ";"))
+    } else {
+        Cow::Borrowed(path)
+    };
+    separated.split(['/', '\\']).any(|segment| matches!(base_of(segment), "." | ".."))
 }
 
 /// A segment without its parameters, which some servers cut off before they look for dots.
@@ -105,6 +113,11 @@ mod tests {
             ("/a/.%2e", None),
             ("/a/..;x=1/b", None),
             ("/a\\..\\b", None),
+            ("/public/..%2fadmin", None),
+            ("/public/x%2F..%2fadmin", None),
+            ("/public/..%5cadmin", None),
+            ("/public/..%3bx/admin", None),
+            ("/a%00", None),
             ("/a%2", None),
             ("/a%zz", None),
             ("/a%+1", None),

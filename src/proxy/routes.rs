@@ -51,7 +51,7 @@ pub struct Route {
     pub rule: Arc<Rule>,
     /// Its destinations with their weights.
     pub parts: Vec<(f64, Backends)>,
-    hashes: Vec<(u64, f64)>,
+    hashes: Vec<u64>,
     turns: Mutex<Wheel>,
     /// What became of its requests.
     pub counts: Arc<RuleCounts>,
@@ -95,13 +95,9 @@ impl Routes {
         for (_, backends) in routes.iter().flat_map(|route| &route.parts) {
             let _ = backends.selection(table, now);
         }
-        let convention = by_convention.then(|| Convention {
-            policy: defaults,
-            counts: before
-                .and_then(|before| before.convention.as_ref())
-                .map(|convention| Arc::clone(&convention.counts))
-                .unwrap_or_default(),
-            routes: Mutex::default(),
+        let convention = by_convention.then(|| {
+            let before = before.and_then(|before| before.convention.as_ref());
+            Convention::new(defaults, before, table, now)
         });
         Self { matcher: Matcher::new(&rules), rules, routes, convention }
     }
@@ -129,6 +125,28 @@ impl Routes {
 }
 
 impl Convention {
+    /// What is known of the instances that were called by convention `before` goes on being known.
+    fn new(policy: Policy, before: Option<&Self>, table: &Table, now: Millis) -> Self {
+        let Some(before) = before else {
+            return Self { policy, counts: Arc::default(), routes: Mutex::default() };
+        };
+        let counts = Arc::clone(&before.counts);
+        let known = before.routes.lock().clone();
+        if policy == before.policy {
+            return Self { policy, counts, routes: Mutex::new(known) };
+        }
+        let anew = |(segment, route): (Box<str>, Arc<Route>)| {
+            let rule = Rule { policy: policy.clone(), ..(*route.rule).clone() };
+            let route = Arc::new(Route::new(Arc::new(rule), table, Arc::clone(&counts)));
+            for (_, backends) in &route.parts {
+                let _ = backends.selection(table, now);
+            }
+            (segment, route)
+        };
+        let routes = Mutex::new(known.into_iter().map(anew).collect());
+        Self { policy, counts, routes }
+    }
+
     /// The route of `/SERVICE` and `/SERVICE/...`, where there is such a service.
     fn find(&self, table: &Table, path: &str) -> Option<Arc<Route>> {
         let segment = path.strip_prefix('/')?.split('/').next().filter(|segment| !segment.is_empty())?;
@@ -170,8 +188,7 @@ impl Route {
             (share.weight, Backends::new(table, share.destination.clone(), near))
         };
         let parts: Vec<_> = rule.split.iter().map(backends).collect();
-        let hashes =
-            parts.iter().enumerate().map(|(at, (weight, _))| (hash::mix(at as u64 + 1), *weight)).collect();
+        let hashes = (0..parts.len()).map(|at| hash::mix(at as u64 + 1)).collect();
         let turns = Wheel::new(parts.iter().map(|(weight, _)| *weight), |_| table.draw());
         Self { rule, parts, hashes, turns: Mutex::new(turns), counts }
     }
@@ -187,7 +204,7 @@ impl Route {
             self.parts.iter().map(|(_, backends)| backends.selection(table, now)).collect();
         let has_any = |at: usize| selections[at].has_any();
         let chosen = match self.rule.policy.balance {
-            Balance::Hash(_) => pick::by_key(&self.hashes, key, has_any),
+            Balance::Hash(_) => pick::by_key(&self.hashes, key, |at| self.parts[at].0, has_any),
             _ => self.turns.lock().next(|at| self.parts[at].0, has_any),
         };
         let at = chosen.unwrap_or(0);
@@ -278,6 +295,24 @@ mod tests {
         assert_eq!((name("/nobody/1"), name("/"), name("/carts")), (None, None, None));
         let route = found(&routes, &table, "/orders/1").unwrap();
         assert_eq!(route.target("/orders/1", Some("a=b")).as_deref(), Some("/1?a=b"));
+    }
+
+    #[test]
+    fn other_rules_leave_what_is_known_of_instances_that_are_called_by_convention() {
+        let table = table(&[("DEFAULT_GROUP@@a", "10.0.0.1")]);
+        let first = routes(&table, "", None);
+        let route = found(&first, &table, "/a").unwrap();
+        let _ = route.destination(&table, NOW, 0);
+        let upstream = Arc::downgrade(&table.upstreams.all()[0]);
+        drop(route);
+        let same = routes(&table, "[[rule]]\nname = \"r\"\npath = \"/p\"\nservice = \"b\"", Some(&first));
+        drop(first);
+        assert!(upstream.upgrade().is_some());
+        let other = routes(&table, "[defaults]\nretries = 5", Some(&same));
+        drop(same);
+        let route = found(&other, &table, "/a").unwrap();
+        assert_eq!(route.rule.policy.retries, 5);
+        assert!(Arc::ptr_eq(&upstream.upgrade().unwrap(), &table.upstreams.all()[0]));
     }
 
     #[test]

@@ -157,6 +157,11 @@ fn what_can_not_be_meant_is_a_mistake() {
         ("", "line 1: service: a rule must name one"),
         ("service = \"@@\"", "line 1: service, group: "),
         ("service = \"a\"\nstrip-prefix = true\nrewrite-prefix = \"/b\"", "line 1: strip-prefix and"),
+        ("service = \"a\"\nheaders = { Host = \"a\" }", "line 4: headers: Host: expected another header"),
+        (
+            "service = \"a\"\nbalance = \"hash\"\nhash-by = \"header:host\"",
+            "line 5: hash-by: expected another header",
+        ),
         ("service = \"a\"\nhash-by = \"address\"", "line 1: hash-by: it goes with balance = \"hash\" alone"),
         ("service = \"a\"\nbalance = \"random\"", "line 4: balance: expected round-robin, "),
         ("service = \"a\"\nhash-by = \"query:a\"", "line 4: hash-by: expected address, header:NAME"),

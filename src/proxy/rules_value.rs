@@ -165,7 +165,13 @@ pub(super) fn header(name: &str, value: &DeValue<'_>) -> Read<(HeaderName, Heade
 }
 
 fn header_name(text: &str) -> Read<HeaderName> {
-    text.parse().map_err(|_| format!("expected the name of a header, got {text:?}"))
+    let name: HeaderName =
+        text.parse().map_err(|_| format!("expected the name of a header, got {text:?}"))?;
+    // Requests of HTTP/2 name theirs elsewhere.
+    if name == http::header::HOST {
+        return Err("expected another header: the host has a key of its own".to_owned());
+    }
+    Ok(name)
 }
 
 /// `address`, `header:NAME` or `cookie:NAME`.

@@ -1,9 +1,9 @@
 //! Accepts clients' connections, of HTTP/1.1 and HTTP/2, with TLS or without, and serves them until told to stop.
 //!
-//! Place in the flow: socket -> (TLS) -> hyper -> [`super::exchange`]. At the bound of open connections further ones wait in
-//! the kernel's queue. Stopping: no new connection, requests under way are finished within the grace period.
+//! Place in the flow: socket -> (TLS) -> hyper -> [`super::exchange`]. At the bound of open connections, tunnels among them,
+//! one more of each door waits here and further ones in the kernel's queue. Stopping: no new connection, requests under way are finished within the grace period.
 
-use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::{
@@ -18,13 +18,8 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{
-    Proxy,
-    client_stream::{ClientStream, Lost, Patience},
-    exchange::Caller,
-    finish::Finish,
-    tls::Certificates,
-};
+use super::{Proxy, exchange::Caller, finish::Finish, tls::Certificates};
+use crate::base::watched::{self, Lost, Patience};
 
 /// Pause after an accept that failed for want of file descriptors.
 const OUT_OF_FILES: Duration = Duration::from_millis(50);
@@ -90,37 +85,42 @@ impl Server {
         loop {
             let accepted = tokio::select! {
                 () = stopped.cancelled() => return,
-                accepted = next(&listener, &self.room) => accepted,
+                accepted = listener.accept() => accepted,
             };
-            let (stream, peer, permit) = match accepted {
-                Ok(accepted) => accepted,
+            let (stream, peer) = match accepted {
+                // IPv4 clients of a socket of both families show as mapped addresses.
+                Ok((stream, peer)) => (stream, peer.ip().to_canonical()),
                 Err(error) => {
                     tracing::warn!(%error, "a connection to the proxy could not be accepted");
                     tokio::time::sleep(OUT_OF_FILES).await;
                     continue;
                 }
             };
+            // Accepted before there is room: else the door that waits for a client would have the room that another needs.
+            let room = Arc::clone(&self.room).acquire_owned();
+            let place = tokio::select! {
+                () = stopped.cancelled() => return,
+                place = room => Arc::new(place.expect("the semaphore is never closed")),
+            };
             let (server, stopped) = (Arc::clone(&self), stopped.clone());
             // As of now: certificates may be others for the next one.
             let acceptor = certificates.as_ref().map(|certificates| certificates.acceptor());
-            connections.spawn(async move {
-                server.connection(stream, peer, acceptor, stopped).await;
-                drop(permit);
-            });
+            connections.spawn(async move { server.connection(stream, peer, place, acceptor, stopped).await });
         }
     }
 
     async fn connection(
         &self,
         stream: TcpStream,
-        peer: SocketAddr,
+        address: IpAddr,
+        place: Arc<OwnedSemaphorePermit>,
         acceptor: Option<TlsAcceptor>,
         stopped: CancellationToken,
     ) {
         // Where it fails, answers only leave later.
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = acceptor else {
-            let caller = Caller { address: peer.ip(), scheme: "http" };
+            let caller = Caller { address, scheme: "http", place };
             return self.serve(stream, caller, stopped).await;
         };
         let shaking = tokio::time::timeout(self.patience.head, acceptor.accept(stream));
@@ -130,24 +130,26 @@ impl Server {
         };
         match shaken {
             Ok(Ok(stream)) => {
-                let caller = Caller { address: peer.ip(), scheme: "https" };
+                let caller = Caller { address, scheme: "https", place };
                 self.serve(stream, caller, stopped).await;
             }
-            Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS connection"),
-            Err(_) => tracing::debug!(%peer, "no TLS connection in time"),
+            Ok(Err(error)) => tracing::debug!(client = %address, %error, "no TLS connection"),
+            Err(_) => tracing::debug!(client = %address, "no TLS connection in time"),
         }
     }
 
-    async fn serve<S>(&self, stream: S, caller: Caller, stopped: CancellationToken)
+    /// Serves a client's connection until it ends; one that is idle ends when told to stop.
+    pub async fn serve<S>(&self, stream: S, caller: Caller, stopped: CancellationToken)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let _open = self.proxy.counts.connection();
-        let (stream, conduct) = ClientStream::new(stream);
+        let address = caller.address;
+        let (stream, conduct) = watched::watch(stream);
         let proxy = &self.proxy;
         let entry = service_fn(|request: Request<Incoming>| {
-            let finish = Box::new(Finish::new(&proxy.sampler, conduct.request()));
-            let proxy = Arc::clone(proxy);
+            let finish = Box::new(Finish::new(proxy, conduct.request()));
+            let (proxy, caller) = (Arc::clone(proxy), caller.clone());
             async move { Ok::<_, Infallible>(proxy.answer(request, caller, finish).await) }
         });
         let max_head = self.proxy.settings.max_head_bytes;
@@ -171,14 +173,14 @@ impl Server {
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), entry);
         let mut connection = pin!(connection);
         let mut lost_patience = pin!(conduct.lost_patience(self.patience));
-        let (mut is_ending, mut lost) = (false, None);
+        let mut is_ending = false;
         loop {
             tokio::select! {
                 // Biased: a request is looked at before the clock.
                 biased;
                 outcome = connection.as_mut() => {
                     if let Err(error) = outcome {
-                        tracing::debug!(client = %caller.address, %error, "a connection of the proxy ended");
+                        tracing::debug!(client = %address, %error, "a connection of the proxy ended");
                     }
                     return;
                 }
@@ -186,30 +188,18 @@ impl Server {
                     is_ending = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                why = lost_patience.as_mut(), if lost.is_none() => {
-                    lost = Some(why);
+                why = lost_patience.as_mut() => {
                     if why == Lost::Slow || is_ending {
-                        tracing::debug!(client = %caller.address, "a connection of the proxy closed: the client is too slow");
+                        tracing::debug!(client = %address, "a connection of the proxy closed: the client is too slow");
                         return;
                     }
                     is_ending = true;
                     connection.as_mut().graceful_shutdown();
+                    // Who doesn't answer the farewell is left; a request that met it on its way is finished.
+                    let Patience { idle, write, .. } = self.patience;
+                    lost_patience.set(conduct.lost_patience(Patience { idle: idle + write, ..self.patience }));
                 }
-                // Who doesn't answer the farewell is left.
-                () = tokio::time::sleep(self.patience.write), if lost.is_some() => return,
             }
         }
     }
-}
-
-/// Waits for room, then for a connection.
-async fn next(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(room).acquire_owned().await.expect("the semaphore is never closed");
-    let (stream, peer) = listener.accept().await?;
-    // IPv4 clients of a socket of both families show as mapped addresses.
-    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    Ok((stream, peer, permit))
 }

@@ -37,6 +37,8 @@ use crate::base::clock::Millis;
 
 /// Instances that have lines of their own, in all metrics; and in the document, of each destination.
 const MOST_INSTANCES: usize = 1_000;
+/// Instances in the document, those of one address in several destinations counted in each.
+const MOST_SHOWN: usize = 10_000;
 
 /// The document of `GET /nacre/proxy`.
 #[derive(Clone, Debug, Serialize)]
@@ -100,16 +102,17 @@ impl Proxy {
     pub fn shown(&self) -> Shown {
         let now = self.clock.now();
         let routes = self.routes.load();
+        let mut room = MOST_SHOWN;
         Shown {
             trouble: self.trouble.lock().clone(),
             by_convention: routes.by_convention().is_some(),
             connections: self.counts.open.load(Relaxed),
             tunnels: self.tunnels.len(),
-            rules: routes.all().iter().map(|route| self.shown_rule(route, now)).collect(),
+            rules: routes.all().iter().map(|route| self.shown_rule(route, now, &mut room)).collect(),
         }
     }
 
-    fn shown_rule(&self, route: &Route, now: Millis) -> ShownRule {
+    fn shown_rule(&self, route: &Route, now: Millis, room: &mut usize) -> ShownRule {
         let policy = &route.rule.policy;
         ShownRule {
             name: route.rule.name.to_string(),
@@ -125,7 +128,9 @@ impl Proxy {
                 .map(|(weight, backends)| {
                     let selection = backends.selection(&self.table, now);
                     let service = &backends.destination.service;
-                    let instances = selection.members.iter().take(MOST_INSTANCES).map(|member| {
+                    let shown = selection.members.len().min(MOST_INSTANCES).min(*room);
+                    *room -= shown;
+                    let instances = selection.members.iter().take(shown).map(|member| {
                         let (upstream, counts) = (&member.upstream, &member.upstream.counts);
                         let ejected = upstream.ejection(now);
                         ShownInstance {
@@ -144,7 +149,7 @@ impl Proxy {
                         service: service.name.to_string(),
                         weight: *weight,
                         in_flight: backends.load.in_flight(),
-                        left_out: selection.members.len().saturating_sub(MOST_INSTANCES),
+                        left_out: selection.members.len() - shown,
                         instances: instances.collect(),
                     }
                 })

@@ -15,10 +15,11 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use super::{
+    load::Load,
     pick,
     rule::{Balance, Destination},
     slow_start,
-    upstream::{Load, Slot, Upstream, Upstreams},
+    upstream::{Slot, Upstream, Upstreams},
     wheel::Wheel,
 };
 use crate::{
@@ -101,7 +102,7 @@ type Admits<'a> = &'a dyn Fn(&Arc<Upstream>) -> bool;
 #[derive(Debug)]
 struct Tier {
     members: Vec<(Arc<Upstream>, f64)>,
-    hashes: Vec<(u64, f64)>,
+    hashes: Vec<u64>,
     sums: Vec<f64>,
     wheel: Mutex<Wheel>,
 }
@@ -266,7 +267,7 @@ impl Tier {
             Some(*sum)
         };
         let sums = members.iter().scan(0.0, sum).collect();
-        let hashes = members.iter().map(|(upstream, weight)| (upstream.hash, *weight)).collect();
+        let hashes = members.iter().map(|(upstream, _)| upstream.hash).collect();
         Some(Self { members, hashes, sums, wheel: Mutex::new(wheel) })
     }
 
@@ -276,21 +277,21 @@ impl Tier {
         wanted: &Wanted<'_>,
         admits: impl Fn(&Arc<Upstream>) -> bool,
     ) -> Option<&Arc<Upstream>> {
-        let weight = |at: usize| {
-            let (upstream, weight) = &self.members[at];
+        let factor = |at: usize| {
             if wanted.slow_start.is_zero() {
-                return *weight;
+                return 1.0;
             }
-            weight * slow_start::factor(wanted.now, upstream.since(), wanted.slow_start)
+            slow_start::factor(wanted.now, self.members[at].0.since(), wanted.slow_start)
         };
+        let weight = |at: usize| self.members[at].1 * factor(at);
         let admits = |at: usize| admits(&self.members[at].0);
         let at = match wanted.balance {
             Balance::RoundRobin => self.wheel.lock().next(weight, admits),
             Balance::LeastRequest => {
                 let load = |at: usize| f64::from(self.members[at].0.in_flight()) / weight(at);
-                pick::least_of_two(&self.sums, load, || table.draw(), admits)
+                pick::least_of_two(&self.sums, load, factor, || table.draw(), admits)
             }
-            Balance::Hash(_) => pick::by_key(&self.hashes, wanted.key, admits),
+            Balance::Hash(_) => pick::by_key(&self.hashes, wanted.key, weight, admits),
         };
         at.map(|at| &self.members[at].0)
     }

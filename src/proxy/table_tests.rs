@@ -222,6 +222,12 @@ fn a_new_instance_begins_slowly() {
     let _ = backends.selection(&table, later);
     let counted = counts(&table, &backends, &slow(later), 1_100);
     assert!((95..=105).contains(&counted[&2]), "{counted:?}");
+    for balance in [Balance::LeastRequest, Balance::Hash(HashBy::Address)] {
+        let picked =
+            |key| pick(&table, &backends, &Wanted { key, balance: &balance, ..slow(later) }).unwrap();
+        let new = (0..1_100).filter(|key| picked(*key) == 2).count();
+        assert!((60..=140).contains(&new), "{balance:?}: {new}");
+    }
     let counted = counts(&table, &backends, &slow(later.plus(10_000)), 1_000);
     assert!((495..=505).contains(&counted[&2]), "{counted:?}");
 }

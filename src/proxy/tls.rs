@@ -1,6 +1,7 @@
 //! Certificates of the proxy's own hosts: a folder of pairs, read again when it changes.
 
 use std::{
+    collections::HashMap,
     fmt, fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -12,9 +13,8 @@ use tokio_rustls::{
     TlsAcceptor,
     rustls::{
         self, RootCertStore, ServerConfig,
-        client::verify_server_name,
         crypto::ring,
-        pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
         server::{ClientHello, ParsedCertificate, ResolvesServerCert},
         sign::CertifiedKey,
     },
@@ -47,6 +47,9 @@ pub enum TlsError {
         /// What is wrong.
         reason: String,
     },
+    /// There are more pairs than may be.
+    #[error("{}: there are more than {MOST_PAIRS} certificates in it", .0.display())]
+    TooMany(PathBuf),
     /// There is no pair.
     #[error("{}: there is no NAME.crt with a NAME.key beside it", .0.display())]
     Empty(PathBuf),
@@ -128,8 +131,10 @@ fn read(folder: &Path) -> Result<Files, TlsError> {
             certificates.push(path);
         }
     }
+    if certificates.len() > MOST_PAIRS {
+        return Err(TlsError::TooMany(folder.to_owned()));
+    }
     certificates.sort_unstable();
-    certificates.truncate(MOST_PAIRS);
     let mut files = Files::new();
     for path in certificates {
         let key = path.with_extension("key");
@@ -150,7 +155,7 @@ fn server_config(folder: &Path, files: &Files) -> Result<ServerConfig, TlsError>
         .with_safe_default_protocol_versions()
         .expect("ring knows the usual versions")
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(ByName(keys)));
+        .with_cert_resolver(Arc::new(ByName::new(keys)));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -178,18 +183,38 @@ fn pair(path: &Path, certificate: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>
 
 /// Takes the certificate for the name that a client asks for, else the first.
 #[derive(Debug)]
-struct ByName(Vec<Arc<CertifiedKey>>);
+struct ByName {
+    pairs: Vec<Arc<CertifiedKey>>,
+    /// Names of the certificates, in lower case, `*.example.org` as such; of two with the same name, the first.
+    names: HashMap<Box<str>, usize>,
+}
+
+impl ByName {
+    fn new(pairs: Vec<Arc<CertifiedKey>>) -> Self {
+        let mut names = HashMap::new();
+        for (at, pair) in pairs.iter().enumerate() {
+            let Some(first) = pair.cert.first() else { continue };
+            // It has been read before.
+            let Ok(certificate) = webpki::EndEntityCert::try_from(first) else { continue };
+            for name in certificate.valid_dns_names() {
+                names.entry(name.to_ascii_lowercase().into()).or_insert(at);
+            }
+        }
+        Self { pairs, names }
+    }
+
+    fn of(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        let name = name.to_ascii_lowercase();
+        let below = || self.names.get(&*format!("*.{}", name.split_once('.')?.1));
+        let at = self.names.get(&*name).or_else(below)?;
+        self.pairs.get(*at)
+    }
+}
 
 impl ResolvesServerCert for ByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
-        let is_for = |pair: &&Arc<CertifiedKey>| {
-            let certificate = pair.cert.first().and_then(|first| ParsedCertificate::try_from(first).ok());
-            name.as_ref()
-                .zip(certificate)
-                .is_some_and(|(name, certificate)| verify_server_name(&certificate, name).is_ok())
-        };
-        self.0.iter().find(is_for).or(self.0.first()).cloned()
+        let named = hello.server_name().and_then(|name| self.of(name));
+        named.or(self.pairs.first()).cloned()
     }
 }
 

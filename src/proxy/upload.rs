@@ -1,6 +1,9 @@
 //! The body of a client's request on its way to an instance, no longer than its rule allows.
+//!
+//! Its beginning may be kept, for an instance that says, when it was sent it, that it takes no more requests.
 
 use std::{
+    collections::VecDeque,
     pin::Pin,
     sync::{
         Arc,
@@ -18,7 +21,16 @@ use hyper::body::Incoming;
 pub struct Upload {
     incoming: Incoming,
     bound: Option<Bound>,
+    /// What was read so far, while it is little.
+    kept: Option<Vec<Bytes>>,
+    /// What is to be read once more.
+    again: VecDeque<Bytes>,
 }
+
+/// Bytes of a body's beginning that are kept.
+const MOST_KEPT: usize = 16 << 10;
+/// The same in pieces.
+const MOST_PIECES: usize = 64;
 
 #[derive(Debug)]
 struct Bound {
@@ -50,12 +62,30 @@ pub enum UploadError {
 }
 
 impl Upload {
-    /// `incoming`, of which so many bytes may come.
+    /// `incoming`, of which so many bytes may come. `keeps`: it may have to begin anew.
     #[must_use]
-    pub fn new(incoming: Incoming, most: Option<u64>) -> (Self, Option<Exceeded>) {
+    pub fn new(incoming: Incoming, most: Option<u64>, keeps: bool) -> (Self, Option<Exceeded>) {
         let exceeded = most.map(|_| Exceeded::default());
         let bound = most.zip(exceeded.clone()).map(|(left, exceeded)| Bound { left, exceeded });
-        (Self { incoming, bound }, exceeded)
+        (Self { incoming, bound, kept: keeps.then(Vec::new), again: VecDeque::new() }, exceeded)
+    }
+
+    /// Begins anew; tells whether it can, having kept all that was read.
+    pub fn rewind(&mut self) -> bool {
+        let Some(kept) = &self.kept else { return false };
+        self.again = kept.iter().cloned().collect();
+        true
+    }
+
+    fn keep(&mut self, frame: &Frame<Bytes>) {
+        let Some(kept) = &mut self.kept else { return };
+        let held: usize = kept.iter().map(Bytes::len).sum();
+        match frame.data_ref() {
+            Some(data) if held + data.len() <= MOST_KEPT && kept.len() < MOST_PIECES => {
+                kept.push(data.clone());
+            }
+            _ => self.kept = None,
+        }
     }
 }
 
@@ -67,6 +97,9 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        if let Some(data) = self.again.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
         let Some(frame) = ready!(Pin::new(&mut self.incoming).poll_frame(cx)?) else {
             return Poll::Ready(None);
         };
@@ -78,14 +111,22 @@ impl Body for Upload {
             }
             bound.left -= length;
         }
+        self.keep(&frame);
         Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.again.is_empty() && self.incoming.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        let again = self.again.iter().map(Bytes::len).sum::<usize>() as u64;
+        let coming = self.incoming.size_hint();
+        let mut all = SizeHint::new();
+        all.set_lower(coming.lower() + again);
+        if let Some(upper) = coming.upper() {
+            all.set_upper(upper + again);
+        }
+        all
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -19,6 +19,7 @@ use nacre_middleware::{
 
 use super::{
     eject::{self, Failures},
+    load::enter,
     outbound::Connector,
     rule::{Ejection, Protocol},
     upload::Upload,
@@ -31,6 +32,8 @@ pub struct Upstream {
     pub host: Box<str>,
     /// From 1 on.
     pub port: u16,
+    /// Where it is, if the host is an address.
+    pub address: Option<SocketAddr>,
     /// Of both.
     pub hash: u64,
     /// From when on slow start counts.
@@ -64,6 +67,8 @@ pub struct Way {
 const MOST_WAYS: usize = 8;
 /// Connections that are kept for one kind.
 const MOST_IDLE: usize = 256;
+/// Held by whoever decides about an ejection.
+static EJECTING: Mutex<()> = Mutex::new(());
 
 /// What became of requests, since the instance came.
 #[derive(Debug, Default)]
@@ -98,6 +103,7 @@ impl Upstream {
         Self {
             host: host.into(),
             port,
+            address: host.parse().ok().map(|ip: IpAddr| SocketAddr::new(ip.to_canonical(), port)),
             hash: hash::mix(hash::fnv(host.bytes().chain([0]).chain(port.to_be_bytes()))),
             since: AtomicU64::new(now.0),
             in_flight: AtomicU32::new(0),
@@ -150,6 +156,14 @@ impl Upstream {
         pools.iter().for_each(Pool::sweep);
     }
 
+    /// Closes a connection of each kind that nobody uses now.
+    pub fn close_idle_ones(&self) {
+        let pools: Vec<Pool> = self.pools.lock().iter().map(|(_, pool)| pool.clone()).collect();
+        for pool in pools {
+            pool.close_an_idle_one();
+        }
+    }
+
     /// From when on slow start counts.
     #[must_use]
     pub fn since(&self) -> Millis {
@@ -200,7 +214,10 @@ impl Upstream {
         self.counts.failures.fetch_add(1, Relaxed);
         let mut failures = self.failures.lock();
         self.has_failed.store(true, Relaxed);
+        let mut ejecting = None;
         let may_eject = || {
+            // One at a time: two that fail at once see each other.
+            ejecting = Some(EJECTING.lock());
             let (mut ejected, mut all) = (0, 1);
             for other in others.filter(|other| !std::ptr::eq(*other, self)) {
                 all += 1;
@@ -211,41 +228,10 @@ impl Upstream {
         if let Some(lasts) = failures.0.failed(now, rule, may_eject) {
             failures.1 = Some(reason);
             self.ejected_until.store(failures.0.ejected_until.0, Relaxed);
+            drop(ejecting);
             self.counts.ejections.fetch_add(1, Relaxed);
             tracing::warn!(instance = %self, reason, ?lasts, "an instance fails and gets no requests for a while");
         }
-    }
-}
-
-/// Requests under way to a service.
-#[derive(Debug, Default)]
-pub struct Load(AtomicU32);
-
-impl Load {
-    /// How many there are.
-    #[must_use]
-    pub fn in_flight(&self) -> u32 {
-        self.0.load(Relaxed)
-    }
-
-    /// Counts one more until it is dropped; none where there are `most`.
-    #[must_use]
-    pub fn enter(self: &Arc<Self>, most: u32) -> Option<ServiceSlot> {
-        enter(&self.0, most).then(|| ServiceSlot(Arc::clone(self)))
-    }
-}
-
-fn enter(count: &AtomicU32, most: u32) -> bool {
-    count.fetch_update(Relaxed, Relaxed, |count| (count < most).then_some(count + 1)).is_ok()
-}
-
-/// A request under way to a service.
-#[derive(Debug)]
-pub struct ServiceSlot(Arc<Load>);
-
-impl Drop for ServiceSlot {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -288,6 +274,8 @@ impl Upstreams {
     /// The upstream of this address, made at `now` where nobody holds one.
     #[must_use]
     pub fn get(&self, host: &str, port: u16, now: Millis) -> Arc<Upstream> {
+        // Addresses of IPv6 may be registered as they stand in a URL.
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let mut known = self.0.lock();
         let entry = known.by_address.entry((host.into(), port)).or_default();
         if let Some(upstream) = entry.upgrade() {
@@ -330,7 +318,10 @@ mod tests {
         assert!(upstreams.0.lock().by_address.len() < 200);
         drop(one);
         assert_eq!(upstreams.get("10.0.0.1", 80, Millis(11)).since(), Millis(11));
-        assert_eq!(upstreams.get("fd00::1", 80, Millis(11)).to_string(), "[fd00::1]:80");
+        let (plain, bracketed) =
+            (upstreams.get("fd00::1", 80, Millis(11)), upstreams.get("[fd00::1]", 80, Millis(11)));
+        assert!(Arc::ptr_eq(&plain, &bracketed));
+        assert_eq!(bracketed.to_string(), "[fd00::1]:80");
     }
 
     #[test]
@@ -340,6 +331,25 @@ mod tests {
         assert!(slots.iter().all(Option::is_some) && Slot::enter(&upstream, 2).is_none());
         drop(slots);
         assert_eq!(upstream.in_flight(), 0);
+    }
+
+    #[test]
+    fn of_two_that_fail_at_once_one_is_out() {
+        let rule = Ejection { after: NonZeroU32::new(1), time: Duration::from_secs(10), share_percent: 100 };
+        for round in 1..200 {
+            let upstreams = Upstreams::default();
+            let both = [upstreams.get("a", 1, Millis(1)), upstreams.get("a", 2, Millis(1))];
+            let (now, start) = (Millis(round * 100_000), std::sync::Barrier::new(2));
+            std::thread::scope(|scope| {
+                for one in &both {
+                    scope.spawn(|| {
+                        start.wait();
+                        one.failed(now, "refused", &rule, both.iter().map(|one| &**one));
+                    });
+                }
+            });
+            assert_eq!(both.iter().filter(|one| one.is_ejected(now)).count(), 1);
+        }
     }
 
     #[test]

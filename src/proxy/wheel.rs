@@ -47,6 +47,9 @@ impl Ord for Turn {
 /// No weight counts as less, so that no turn lies beyond what numbers hold.
 const LEAST_WEIGHT: f64 = 1e-6;
 
+/// Members that are passed over before all are looked at.
+const MANY: usize = 16;
+
 fn span(weight: f64) -> f64 {
     1.0 / weight.max(LEAST_WEIGHT)
 }
@@ -67,6 +70,7 @@ impl Wheel {
     ) -> Option<usize> {
         let mut passed_over = Vec::new();
         let mut found = None;
+        let mut looks_at_all = true;
         while let Some(Reverse(turn)) = self.turns.pop() {
             if admits(turn.member) {
                 self.now = self.now.max(turn.due);
@@ -75,6 +79,13 @@ impl Wheel {
                 break;
             }
             passed_over.push(turn.member);
+            // Where it seems that nobody is, one look at all is cheaper than to take them out one by one.
+            if looks_at_all && passed_over.len() >= MANY {
+                looks_at_all = false;
+                if !self.turns.iter().any(|Reverse(turn)| admits(turn.member)) {
+                    break;
+                }
+            }
         }
         for member in passed_over {
             self.turns.push(Reverse(Turn { due: self.now + span(weight(member)), member }));
@@ -136,6 +147,23 @@ mod tests {
         assert!(after.iter().all(|count| (4..=6).contains(count)), "{after:?}");
         assert_eq!(wheel.next(|at| weights[at], |_| false), None);
         assert_eq!(Wheel::default().next(|_| 1.0, |_| true), None);
+    }
+
+    #[test]
+    fn where_nobody_is_admitted_each_is_asked_once() {
+        let mut wheel = Wheel::new(vec![1.0; 1_000], |_| 1.0);
+        let mut asked = 0;
+        let nobody = |_| {
+            asked += 1;
+            false
+        };
+        assert_eq!(wheel.next(|_| 1.0, nobody), None);
+        assert_eq!(asked, 1_000);
+        // Those at the end are found, too, and all are still there.
+        for last in [999, 0, 500] {
+            assert_eq!(wheel.next(|_| 1.0, |at| at == last), Some(last));
+        }
+        assert_eq!(wheel.turns.len(), 1_000);
     }
 
     #[test]

@@ -68,7 +68,8 @@ async fn headers_of_the_connection_stay_and_the_client_is_named() {
         .say(
             b"GET /a?b=c HTTP/1.1\r\nHost: Shop.example:81\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\n\
               Keep-Alive: 5\r\nProxy-Authorization: x\r\nTE: gzip\r\nX-Forwarded-For: 6.6.6.6\r\n\
-              X-Forwarded-Proto: https\r\nX-Request-Id: forged\r\nAuthorization: kept\r\n\r\n",
+              X-Forwarded-Proto: https\r\nX-Forwarded-Prefix: /evil\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 6.6.6.6\r\n\
+              X-Request-Id: forged\r\nAuthorization: kept\r\n\r\n",
         )
         .await;
     assert!(answer.ends_with("ok"), "{answer}");
@@ -85,11 +86,37 @@ async fn headers_of_the_connection_stay_and_the_client_is_named() {
         let kept = format!("\r\n{kept}");
         assert_eq!(sent.matches(&kept).count(), 1, "{kept} {sent}");
     }
-    for gone in
-        ["x-secret", "keep-alive", "proxy-authorization", "te:", "6.6.6.6", "forged", "connection: close"]
-    {
+    for gone in [
+        "x-secret",
+        "keep-alive",
+        "proxy-authorization",
+        "te:",
+        "6.6.6.6",
+        "forged",
+        "connection: close",
+        "evil",
+        "-port",
+        "real-ip",
+    ] {
         assert!(!sent.contains(gone), "{gone} {sent}");
     }
+}
+
+#[tokio::test]
+async fn a_change_to_another_form_of_http_is_not_asked_for() {
+    let front = front(RULES).await;
+    let (address, read) = raw(&[OK]).await;
+    front.register(address);
+    for protocol in ["h2c", "websocket, H2C", "TLS/1.2"] {
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade, http2-settings\r\nUpgrade: {protocol}\r\n\
+             HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        );
+        let answer = front.say(request.as_bytes()).await;
+        assert_eq!(answer.matches("HTTP/1.1 200").count(), 2, "{answer}");
+    }
+    let sent = String::from_utf8(read.lock().concat()).unwrap().to_lowercase();
+    assert!(!sent.contains("upgrade") && !sent.contains("http2-settings"), "{sent}");
 }
 
 #[tokio::test]

@@ -70,6 +70,10 @@ const WHOLE: &[&str] = &[
     "GET a HTTP/1.1\r\nHost: a\r\n\r\n",
     "GET /a/../b HTTP/1.1\r\nHost: a\r\n\r\n",
     "GET /a/%2e%2e/b HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /public/..%2fadmin HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /public/..%5Cadmin HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /public/..%3bx/admin HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /a%00 HTTP/1.1\r\nHost: a\r\n\r\n",
     "GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n",
     "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 ];

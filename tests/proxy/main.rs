@@ -3,12 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod answers;
+mod bounds;
+mod broken;
 mod framing;
 mod hostile;
 mod leaving;
 mod protocols;
 mod restart;
+mod streams;
 mod support;
+mod tls;
 mod wired;
 
 #[path = "../support/mod.rs"]

@@ -17,10 +17,10 @@ use hyper_util::{
     server::conn::auto,
 };
 use nacre::{
-    base::clock::Clock,
+    base::{clock::Clock, watched::Patience},
     config::ProxySettings,
     model::{InstanceKey, Registry, instance::Description, registry::Place},
-    proxy::{Certificates, Door, Patience, Proxy, Server, parse_rules},
+    proxy::{Certificates, Connector, Door, Proxy, Server, parse_rules},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -62,20 +62,51 @@ pub async fn front_with(
     certificates: Option<Arc<Certificates>>,
     trusted: RootCertStore,
 ) -> Front {
+    front_within(rules, settings, certificates, trusted, Bounds::default()).await
+}
+
+/// How much the proxy takes.
+#[derive(Clone, Copy)]
+pub struct Bounds {
+    pub patience: Patience,
+    pub clients: usize,
+    pub to_instances: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        let patience = Patience {
+            idle: Duration::from_secs(60),
+            head: Duration::from_secs(20),
+            write: Duration::from_secs(30),
+            least_rate: 4 << 10,
+        };
+        Self { patience, clients: 5_000, to_instances: 5_000 }
+    }
+}
+
+pub async fn front_bounded(rules: &str, bounds: Bounds) -> Front {
+    front_within(rules, ProxySettings::default(), None, RootCertStore::empty(), bounds).await
+}
+
+async fn front_within(
+    rules: &str,
+    settings: ProxySettings,
+    certificates: Option<Arc<Certificates>>,
+    trusted: RootCertStore,
+    bounds: Bounds,
+) -> Front {
     let registry = Arc::new(Registry::new(Arc::default(), Default::default()));
     let clock = Clock::system();
     let rules = parse_rules(rules).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    let proxy = Proxy::new(settings, Arc::clone(&registry), clock.clone(), rules, trusted, 7);
+    let connector = Connector::new(trusted, bounds.to_instances);
+    let proxy = Proxy::new(settings, Arc::clone(&registry), clock.clone(), rules, connector, 7);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = Server {
         proxy: Arc::clone(&proxy),
-        patience: Patience {
-            idle: Duration::from_secs(60),
-            head: Duration::from_secs(20),
-            write: Duration::from_secs(30),
-        },
-        room: Arc::new(Semaphore::new(5_000)),
+        patience: bounds.patience,
+        room: Arc::new(Semaphore::new(bounds.clients)),
     };
     let stopped = CancellationToken::new();
     let doors = vec![Door { listener, certificates }];

@@ -86,13 +86,28 @@ async fn rules_are_read_again_and_all_is_shown() {
     let said = server.stderr();
     let line =
         said.lines().find(|line| line.contains("proxy_access") && line.contains("/one?token=...")).unwrap();
-    assert!(line.contains("status=200") && line.contains("rule=\"one\""), "{line}");
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!((&line["status"], &line["rule"]), (&200.into(), &"one".into()), "{line}");
     assert!(!said.contains("secret"));
     let deregistration = registration.replace("POST", "DELETE");
     assert_eq!(status(&say(node, &deregistration)), 200);
     assert_eq!(status(&say(proxy, "GET /two")), 503);
     let (ended, _) = server.stop();
     assert!(ended.success());
+}
+
+#[test]
+fn where_naming_is_left_to_legacy_servers_the_proxy_says_that_it_has_nobody() {
+    let settings = [
+        "nacre.proxy.listen=127.0.0.1:0",
+        "nacre.legacy.naming=legacy",
+        // Nobody listens there.
+        "nacre.legacy.servers=127.0.0.1:9",
+    ];
+    let server = Server::start_in(Home::new(), &settings);
+    let warned = server.stderr().contains("so the proxy has none to pass requests on to");
+    server.stop();
+    assert!(warned);
 }
 
 #[test]

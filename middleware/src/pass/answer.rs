@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use super::{Fault, Sending, SharedUpload, is_final};
+use super::{Fault, Sending, Shared, SharedUpload, is_final};
 use crate::pool::{Alarm, Connect, Leased, Line, Upload};
 
 /// An answer's body; it must be read to its end, or its connection is closed.
@@ -114,6 +114,19 @@ where
         let data = self.next.take_if(|next| next.as_ref().is_ok_and(Frame::is_data))?;
         self.end();
         data.ok()?.into_data().ok()
+    }
+
+    /// Whether it says something against the server that its answer broke off: not where the client's body broke off before, and
+    /// silence only where more was announced. Streams of events may be silent for as long as they like.
+    #[must_use]
+    pub fn is_servers_fault(&self, why: &Broken) -> bool {
+        let upload = self.upload.as_deref();
+        match why {
+            Broken::Cut(_) => !upload.is_some_and(Shared::is_broken),
+            Broken::Stopped => {
+                upload.is_none_or(Shared::has_ended) && self.incoming.size_hint().exact().is_some()
+            }
+        }
     }
 
     fn end(&mut self) {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::oneshot, time::Instant};
 
 use crate::pool::Upload;
 
@@ -26,8 +26,16 @@ pub struct Sending<B> {
 struct Reading<B> {
     body: B,
     shared: Arc<Shared>,
-    /// Where it goes if nobody has read of it.
-    way_back: Option<Arc<Mutex<Option<B>>>>,
+    /// Where it goes when hyper has done with it.
+    way_back: oneshot::Sender<Returned<B>>,
+    was_read: bool,
+}
+
+/// A body that hyper has done with.
+pub(super) struct Returned<B> {
+    pub body: B,
+    /// Somebody has asked for its bytes.
+    pub was_read: bool,
 }
 
 /// Stays with whoever has the exchange in hand.
@@ -36,7 +44,7 @@ pub(super) enum Lent<B> {
     Empty(Mutex<Option<B>>),
     Full {
         shared: Arc<Shared>,
-        returned: Arc<Mutex<Option<B>>>,
+        returned: Mutex<oneshot::Receiver<Returned<B>>>,
     },
 }
 
@@ -88,9 +96,9 @@ impl<B: Body> Sending<B> {
             waits_for_client: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
         });
-        let returned = Arc::new(Mutex::new(None));
-        let reading = Reading { body, shared: Arc::clone(&shared), way_back: Some(Arc::clone(&returned)) };
-        (Self { body: Some(reading) }, Lent::Full { shared, returned })
+        let (way_back, returned) = oneshot::channel();
+        let reading = Reading { body, shared: Arc::clone(&shared), way_back, was_read: false };
+        (Self { body: Some(reading) }, Lent::Full { shared, returned: Mutex::new(returned) })
     }
 
     /// How many bytes it has, if it says so.
@@ -103,14 +111,15 @@ impl<B> Sending<B> {
     /// Takes the client's body out, if nobody has read of it.
     fn take(&mut self) -> Option<B> {
         let reading = self.body.take()?;
-        reading.way_back.is_some().then_some(reading.body)
+        (!reading.was_read).then_some(reading.body)
     }
 }
 
 impl<B> Drop for Sending<B> {
     fn drop(&mut self) {
-        if let Some(Reading { body, way_back: Some(way_back), .. }) = self.body.take() {
-            *way_back.lock() = Some(body);
+        if let Some(Reading { body, way_back, was_read, .. }) = self.body.take() {
+            // Mostly nobody waits for it any more.
+            let _ = way_back.send(Returned { body, was_read });
         }
     }
 }
@@ -130,18 +139,35 @@ impl<B> Lent<B> {
         }
     }
 
-    /// The body, if it is whole.
-    pub fn take_body(&self) -> Option<B> {
+    /// The body, if hyper has done with it, or has within `limit`.
+    pub async fn returned(&self, limit: Duration) -> Option<Returned<B>> {
+        let returned = match self {
+            Self::Empty(body) => return body.lock().take().map(|body| Returned { body, was_read: false }),
+            Self::Full { returned, .. } => returned,
+        };
+        if limit.is_zero() {
+            return returned.lock().try_recv().ok();
+        }
+        let coming = std::future::poll_fn(|cx| Pin::new(&mut *returned.lock()).poll(cx));
+        tokio::time::timeout(limit, coming).await.ok()?.ok()
+    }
+
+    fn take_unread(&self) -> Option<B> {
         match self {
             Self::Empty(body) => body.lock().take(),
-            Self::Full { returned, .. } => returned.lock().take(),
+            Self::Full { returned, .. } => returned
+                .lock()
+                .try_recv()
+                .ok()
+                .filter(|returned| !returned.was_read)
+                .map(|returned| returned.body),
         }
     }
 
     /// The request that was never written, with its own body.
     pub fn take_back(&self, request: Request<Sending<B>>) -> Request<B> {
         request.map(|mut sending| {
-            let body = sending.take().or_else(|| self.take_body());
+            let body = sending.take().or_else(|| self.take_unread());
             body.expect("nobody reads a body before its head is written")
         })
     }
@@ -155,8 +181,8 @@ impl<B: Upload> Body for Sending<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let Some(Reading { body, shared, way_back }) = &mut self.body else { return Poll::Ready(None) };
-        *way_back = None;
+        let Some(Reading { body, shared, was_read, .. }) = &mut self.body else { return Poll::Ready(None) };
+        *was_read = true;
         if !shared.waits_for_client.load(Relaxed) {
             // The server has taken what it had: from here on it is the client's time.
             shared.moves();

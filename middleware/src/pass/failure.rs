@@ -101,12 +101,15 @@ pub struct Failure<B> {
     pub reused: bool,
     /// The request, where it is whole still.
     pub request: Option<Box<Request<B>>>,
+    /// The request, where nothing was done for it but its body was read of: whoever has kept what was read may begin anew.
+    pub begun: Option<Box<Request<B>>>,
 }
 
 impl<B> Failure<B> {
     /// Nothing was sent, for this reason.
     pub fn unsent(fault: Fault, request: Request<B>) -> Self {
-        Self { fault, progress: Progress::NothingSent, reused: false, request: Some(Box::new(request)) }
+        let request = Some(Box::new(request));
+        Self { fault, progress: Progress::NothingSent, reused: false, request, begun: None }
     }
 
     /// Whether the request may be sent again.

@@ -1,7 +1,6 @@
 //! One connection of HTTP/1.1, driven by whoever uses it.
 
 use std::{
-    io,
     pin::Pin,
     sync::{
         Arc,
@@ -14,12 +13,10 @@ use std::{
 use bytes::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, Sleep},
-};
+use tokio::time::{Instant, Sleep};
 
 use super::{ConnectFault, Stream, Upload};
+use crate::tapped::{Tap, Tapped};
 
 /// Bytes that hyper reads of a body at once at most, beside a head.
 const READ_AHEAD: usize = 64 << 10;
@@ -28,7 +25,7 @@ const READ_AHEAD: usize = 64 << 10;
 pub(crate) struct Http1<S: Stream, B: Upload> {
     /// Takes a request.
     pub sender: http1::SendRequest<B>,
-    connection: http1::Connection<TokioIo<Observed<S>>, B>,
+    connection: http1::Connection<TokioIo<Tapped<S, Arc<Signs>>>, B>,
     signs: Arc<Signs>,
     idle_since: Instant,
     /// For whoever uses it.
@@ -38,7 +35,7 @@ pub(crate) struct Http1<S: Stream, B: Upload> {
 impl<S: Stream, B: Upload> Http1<S, B> {
     pub(super) async fn new(stream: S, max_head_bytes: usize) -> Result<Box<Self>, ConnectFault> {
         let signs = Arc::<Signs>::default();
-        let stream = Observed { stream, signs: Arc::clone(&signs) };
+        let stream = Tapped { stream, tap: Arc::clone(&signs) };
         let handshake = http1::Builder::new()
             .max_buf_size(max_head_bytes + READ_AHEAD)
             .max_header_size(max_head_bytes)
@@ -129,56 +126,14 @@ struct Signs {
     asks_system: AtomicBool,
 }
 
-/// A stream that notes whether something came.
-struct Observed<S> {
-    stream: S,
-    signs: Arc<Signs>,
-}
-
-impl<S: Stream> AsyncRead for Observed<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        match Pin::new(&mut self.stream).poll_read(cx, buffer) {
-            // Whatever it is, nobody asked for it: the connection ends.
-            Poll::Pending if self.signs.asks_system.load(Relaxed) && self.stream.has_news() => {
-                return Poll::Ready(Ok(()));
-            }
-            outcome => ready!(outcome)?,
-        }
-        if buffer.filled().len() > before {
-            self.signs.has_begun.store(true, Relaxed);
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+impl<S: Stream> Tap<S> for Arc<Signs> {
+    fn has_read(&self, _: &[u8]) {
+        self.has_begun.store(true, Relaxed);
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn takes_for_end(&self, stream: &S) -> bool {
+        // Whatever there is, nobody asked for it: the connection ends.
+        self.asks_system.load(Relaxed) && stream.has_news()
     }
 }
 

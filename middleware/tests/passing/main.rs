@@ -5,4 +5,5 @@
 mod ambiguous;
 mod front;
 mod kept;
+mod multiplexed;
 mod streams;
