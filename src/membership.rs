@@ -200,7 +200,8 @@ pub async fn leave(exchange: &Exchange, cluster: &Cluster, patience: Duration) {
     let standing = cluster.view_guard().standing;
     if standing == Standing::Removed {
         // What it wrote as a member it still brings to those that are, for a while.
-        let _ = timeout(patience.min(Duration::from_millis(PARTING_MS)), exchange.distro.flushed()).await;
+        let parted = until.min(Instant::now() + Duration::from_millis(PARTING_MS));
+        let _ = timeout_at(parted, exchange.distro.flushed()).await;
     }
     if standing != Standing::Serving {
         return;
@@ -215,7 +216,8 @@ pub async fn leave(exchange: &Exchange, cluster: &Cluster, patience: Duration) {
         tracing::warn!(?patience, "not all members have what this node knows: they don't answer in time");
     }
     for (member, services) in exchange.distro.waiting().into_iter().filter(|(_, services)| *services > 0) {
-        tracing::warn!(%member, services, "what was written here goes to others alone, if to anybody: this member isn't there");
+        let state = cluster.view_guard().peer(&member).map(|peer| peer.state);
+        tracing::warn!(%member, ?state, services, "this member doesn't have all that was written here");
     }
 }
 

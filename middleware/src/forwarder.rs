@@ -54,6 +54,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 const PROBE_PATH: &str = "/livez";
 /// A peer refuses what is so much younger than the time at which this node may do it itself: for the clocks' grain.
 const MARGIN: Duration = Duration::from_millis(5);
+/// By so much two nodes may reckon the same time otherwise, in whole milliseconds on either side.
+const GRAIN: Duration = Duration::from_millis(3);
 /// To the owner, and to the next one.
 const MOST_SENDS: usize = 2;
 
@@ -335,12 +337,13 @@ where
         let surely = if has_deputy { patience.saturating_sub(MARGIN) } else { self.shared.timeout };
         let surely = surely.min(origin.until.saturating_duration_since(now()));
         let process = self.shared.own.process.load(Relaxed);
+        // Before the time is read that the peer is told: who is held up in between was late.
+        let sent = now();
         let Ok(outgoing) = self.compose(call, target, origin.hops.saturating_add(1), surely, process) else {
             return Attempt::Answer(too_large(), Outcome::TooLarge);
         };
-        let sent = now();
         match underway.answer(outgoing, patience, has_deputy).await {
-            Some(Ok(answer)) if target.is_nacre && is_late(&answer) && now() - sent <= surely => {
+            Some(Ok(answer)) if target.is_nacre && is_late(&answer) && now() - sent + GRAIN <= surely => {
                 // Once, however many say so.
                 let next = process.wrapping_add(1);
                 let _ = self.shared.own.process.compare_exchange(process, next, Relaxed, Relaxed);

@@ -534,6 +534,17 @@ async fn a_write_that_is_late_by_a_clock_that_stood_still_is_sent_once_more_by_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_that_was_late_by_both_clocks_or_nearly_changes_no_number() {
+    // It says that nobody else does it for 25 ms.
+    for (after_ms, targets) in [(21, 2), (23, 1), (26, 1)] {
+        let late = Does::Answer(Duration::from_millis(after_ms), 503, &[("x-nacre-state", "late")], "");
+        let node = Node::new(Cluster::new([nacre(OTHER)]), move |_| late.clone());
+        assert_eq!(node.send().await, (200, "done here".into()));
+        assert_eq!(node.wire.targets().len(), targets, "{after_ms}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_peer_that_spoils_its_answers_and_is_well_to_probes_costs_a_few_writes() {
     let is_spoilt = Arc::new(AtomicBool::new(true));
     let spoils = Arc::clone(&is_spoilt);

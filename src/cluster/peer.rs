@@ -150,6 +150,8 @@ struct Inner {
     own: Address,
     /// Tells this run of the node from others, and the times before and after its clock stood still.
     process: Arc<AtomicU64>,
+    /// Under which number a call was late for its receiver that wasn't here.
+    stood_as: AtomicU64,
     context: Box<str>,
     /// What every call carries.
     headers: HeaderMap,
@@ -188,6 +190,7 @@ impl Peers {
             client,
             own,
             process: Arc::new(AtomicU64::new(process)),
+            stood_as: AtomicU64::new(0),
             context,
             headers,
             limits,
@@ -204,6 +207,13 @@ impl Peers {
     #[must_use]
     pub fn process(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.0.process)
+    }
+
+    /// Changes when the node's clock has stood still for many seconds: a member says that a call came late that was answered
+    /// in time here.
+    #[must_use]
+    pub fn clock_stops(&self) -> u64 {
+        self.0.stood_as.load(Ordering::Relaxed)
     }
 
     /// The headers that tell a member who calls: agent, protocol, identity.
@@ -484,6 +494,7 @@ impl Peers {
         let answer = self.0.client.send(to.as_str(), call, timeout, max_answer).await?;
         let refusal = refusal(&answer);
         if let (Some(PeerError::Late), Some(Sent { process, .. })) = (&refusal, sent) {
+            self.0.stood_as.store(process, Ordering::Relaxed);
             // Its clock has nothing to do any more with what members know of it. Once, however many say so.
             let next = process.wrapping_add(1);
             let _ = self.0.process.compare_exchange(process, next, Ordering::Relaxed, Ordering::Relaxed);

@@ -45,7 +45,8 @@ pub struct Settled {
 /// What members send may be on its way for so long, in milliseconds: longer than any of them waits for an answer.
 pub const LONGEST_WAY_MS: u64 = 10_000;
 
-/// How long a write waits for what its owner is to be brought first: as long as a call to a member that is well may take.
+/// How long a write waits for what its owner is to be brought first: that member takes it within milliseconds where it is well, and
+/// one that writes isn't to wait for much longer than usual where it isn't.
 const BROUGHT: Duration = Duration::from_millis(500);
 
 /// The protocol of a node that has members beside it; cheap to clone.
@@ -318,7 +319,7 @@ impl Distro {
     /// The clock has stood still, so the beats that are known here are older than they look, and refute nothing that others say.
     pub(super) fn doubt_beats(&self) {
         self.0.lists.0.for_each(|service| {
-            service.state().ephemeral.iter().for_each(|instance| instance.set_renewed());
+            service.state().ephemeral.iter().for_each(|instance| instance.set_doubted());
         });
     }
 

@@ -509,7 +509,7 @@ mod tests {
             let sent = nacre_middleware::lateness::Sent { process: 1, at_ms, patience_ms: 2_000 };
             assert!(node.distro.written_at(Some(&member), Some(sent)).is_some());
             let state = node.distro.0.lists.0.get(node.ours.place()).unwrap().state();
-            state.ephemeral.iter().all(|instance| instance.is_renewed())
+            state.ephemeral.iter().all(|instance| instance.is_doubted())
         };
         for _ in 0..20 {
             assert!(!hear(now_ms));

@@ -42,48 +42,20 @@ struct Ended {
     answer: Answer<ServiceKey>,
 }
 
-/// The views that were told of.
-struct Seen {
-    last: Arc<View>,
-    /// By which the node owned what it owns, if it compares now.
-    served: Arc<View>,
-}
-
-impl Seen {
-    fn new(view: Arc<View>) -> Self {
-        Self { served: Arc::clone(&view), last: view }
-    }
-
-    /// By which this node owned what it did. What changes owners while it compares it hands over when it knows what happened
-    /// meanwhile.
-    fn owned_by(&self) -> &View {
-        if self.last.standing == Standing::Comparing { &self.served } else { &self.last }
-    }
-
-    fn see(&mut self, view: Arc<View>) {
-        if view.standing == Standing::Comparing && self.last.standing != Standing::Comparing {
-            self.served = std::mem::replace(&mut self.last, view);
-        } else {
-            self.last = view;
-        }
-    }
-}
-
 impl Runner {
     /// Drives until `stopped`; calls under way are then given up.
     pub async fn run(self, stopped: CancellationToken) {
         let mut calls = JoinSet::new();
         // What the cluster has become since the protocol was made is told like any other change.
-        let mut seen = Seen::new(Arc::clone(self.exchange.distro.0.core.lock().view()));
+        let mut seen = Arc::clone(self.exchange.distro.0.core.lock().view());
         let mut views = self.exchange.distro.0.cluster.changes();
         let mut next_prune = self.now().plus(PRUNE_MS);
-        let (process, mut known) = (self.exchange.peers.process(), None);
+        let mut clock_stops = self.exchange.peers.clock_stops();
         loop {
             let now = self.now();
             self.see(&mut seen, now);
-            let number = process.load(Relaxed);
-            if known.replace(number).is_some_and(|known| known != number) {
-                // Members say that what it sent in time came late.
+            let stops = self.exchange.peers.clock_stops();
+            if std::mem::replace(&mut clock_stops, stops) != stops {
                 self.exchange.distro.doubt_beats();
                 self.exchange.distro.0.core.lock().clock_stood();
             }
@@ -122,27 +94,26 @@ impl Runner {
     }
 
     /// Tells the protocol and the services of another view.
-    fn see(&self, seen: &mut Seen, now: Millis) {
+    fn see(&self, seen: &mut Arc<View>, now: Millis) {
         let view = self.exchange.distro.0.cluster.view();
-        if Arc::ptr_eq(&seen.last, &view) {
+        if Arc::ptr_eq(seen, &view) {
             return;
         }
-        let before = &seen.last;
-        if before.standing == Standing::Removed && view.standing == Standing::Starting {
+        if seen.standing == Standing::Removed && view.standing == Standing::Starting {
             // Others went on without it, and nobody kept for it what it should forget.
             self.registry().forget_ephemeral();
         }
-        if view.standing.is_loading() && !before.standing.is_loading() {
+        if view.standing.is_loading() && !seen.standing.is_loading() {
             // They are asked anew.
             *self.exchange.distro.0.rings.lock() = Arc::default();
         }
         self.exchange.distro.see(Arc::clone(&view), now);
-        let taken = take_over(self.registry(), before, &view, now);
+        let taken = take_over(self.registry(), seen, &view, now);
         self.exchange.distro.0.counts.taken_over.fetch_add(taken, Relaxed);
-        if taken > 0 && before.ring != view.ring {
+        if taken > 0 && seen.ring != view.ring {
             tracing::info!(services = taken, members = view.ring.len(), "services taken over");
         }
-        let handed_over = handed_over(self.registry(), seen.owned_by(), &view);
+        let handed_over = handed_over(self.registry(), seen, &view);
         let mut core = self.exchange.distro.0.core.lock();
         core.see(Arc::clone(&view), now);
         for peer in view.peers.iter().filter(|peer| peer.nacre.is_none()) {
@@ -150,7 +121,7 @@ impl Runner {
         }
         drop(core);
         self.exchange.distro.0.flushed.notify_waiters();
-        seen.see(view);
+        *seen = view;
     }
 
     fn perform(&self, actions: Vec<Action<Lists>>, calls: &mut JoinSet<Ended>) {
@@ -175,7 +146,7 @@ impl Runner {
                 Action::StoodStill { ms } => {
                     tracing::warn!(
                         ms,
-                        "the process stood still; the members are asked what happened meanwhile"
+                        "the process, or its clock, stood still; the members are asked what happened meanwhile"
                     );
                     self.exchange.distro.0.cluster.set_standing(Standing::Comparing);
                 }
@@ -258,32 +229,5 @@ fn is_good(answer: &Answer<ServiceKey>) -> bool {
         Answer::Verified { .. } | Answer::Wanted(_) | Answer::Heard { .. } | Answer::Done => true,
         Answer::Push(sent) => matches!(sent, super::outbox::Sent::Taken(_)),
         Answer::Load(_) | Answer::Failed => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cluster::{Mapping, MemberState, Peer};
-
-    #[test]
-    fn what_a_node_owned_before_it_compared_counts_until_it_serves_again() {
-        let own = Address::new("10.0.0.1:8848");
-        let view = |standing, members: &[&str]| {
-            let peers = members.iter().map(|address| Peer::new(Address::new(address), MemberState::Up));
-            Arc::new(View::new(own.clone(), standing, peers.collect(), Mapping::Modulo))
-        };
-        let three = ["10.0.0.2:8848", "10.0.0.3:8848"];
-        let mut seen = Seen::new(view(Standing::Starting, &three));
-        let mut owned_by = |standing, members: &[&str]| {
-            let counts = (seen.owned_by().standing, seen.owned_by().peers.len());
-            seen.see(view(standing, members));
-            counts
-        };
-        assert_eq!(owned_by(Standing::Serving, &three), (Standing::Starting, 2));
-        assert_eq!(owned_by(Standing::Comparing, &three), (Standing::Serving, 2));
-        assert_eq!(owned_by(Standing::Comparing, &three[..1]), (Standing::Serving, 2));
-        assert_eq!(owned_by(Standing::Serving, &three[..1]), (Standing::Serving, 2), "with what is fresh");
-        assert_eq!(owned_by(Standing::Serving, &three), (Standing::Serving, 1));
     }
 }

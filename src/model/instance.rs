@@ -89,7 +89,7 @@ pub struct Instance {
     mark: AtomicU64,
     /// The last beat, and after how many seconds more one was overheard: see [`Heard`].
     heard: AtomicU64,
-    /// What is known of its silence: [`LATE`], [`RENEWED`].
+    /// What is known of its silence: [`LATE`], [`RENEWED`], [`DOUBTED`].
     silence: AtomicU8,
 }
 
@@ -97,6 +97,8 @@ pub struct Instance {
 const LATE: u8 = 1;
 /// Its silence counts from a change of its owner on.
 const RENEWED: u8 = 2;
+/// Its last beat may be older than it looks.
+const DOUBTED: u8 = 4;
 
 /// What is heard of an instance's client, in one, so that a beat costs one store and each of a million instances eight bytes:
 /// the last beat in milliseconds in the upper 44 bits (hundreds of years), what came later in seconds in the other 20 (twelve days).
@@ -364,7 +366,7 @@ impl Instance {
         let later = at.since(heard.last_beat) >= SAME_BEAT_MS;
         if later {
             self.heard.fetch_max(Heard::at(at).packed(), Atomic::SeqCst);
-            self.silence.fetch_and(!RENEWED, Atomic::Relaxed);
+            self.silence.fetch_and(!(RENEWED | DOUBTED), Atomic::Relaxed);
             self.overhear(heard.last());
         }
         later
@@ -397,6 +399,17 @@ impl Instance {
         self.silence.fetch_or(RENEWED, Atomic::Relaxed);
     }
 
+    /// Whether its last beat may be older than it looks, since the clock stood still, and nothing has been heard of it since.
+    #[must_use]
+    pub fn is_doubted(&self) -> bool {
+        self.silence.load(Atomic::Relaxed) & DOUBTED != 0
+    }
+
+    /// Notes that its last beat may be older than it looks.
+    pub fn set_doubted(&self) {
+        self.silence.fetch_or(DOUBTED, Atomic::Relaxed);
+    }
+
     /// Takes over what is known of the silence of the one in whose place it is put, unless it has beaten later: nobody says
     /// so again at once.
     pub(super) fn inherit_silence(&self, before: &Self) {
@@ -415,8 +428,8 @@ impl Instance {
     /// can't both miss the other: both cells are sequentially consistent.
     pub fn beat(&self, now: Millis) {
         self.heard.store(Heard::at(now).packed(), Atomic::SeqCst);
-        if self.is_renewed() {
-            self.silence.fetch_and(!RENEWED, Atomic::Relaxed);
+        if self.is_renewed() || self.is_doubted() {
+            self.silence.fetch_and(!(RENEWED | DOUBTED), Atomic::Relaxed);
         }
     }
 

@@ -327,6 +327,7 @@ fn is_contradicted(told: &Gone, known: &Instance, now: Millis) -> bool {
     };
     known.last_beat() > last_known.plus(NEWS_MS)
         && !known.is_renewed()
+        && !known.is_doubted()
         && known.stamp() != OLDEST_STAMP
         && !known.is_overdue(now)
         && !mutant::is(Mutant::SilenceUnrefuted)

@@ -470,6 +470,20 @@ fn a_silence_is_refuted_by_a_known_beat_and_a_leave_is_not() {
 }
 
 #[test]
+fn a_beat_from_before_the_clock_stood_still_refutes_no_leave_until_the_next_one() {
+    let node = Node::new(5_000);
+    node.merge(vec![alive("a", 3), alive("b", 3)], true);
+    for instance in &node.service().state().ephemeral {
+        instance.beat(NOW);
+        instance.set_doubted();
+    }
+    node.service().state().ephemeral.get(&key("b")).unwrap().beat(NOW);
+    let left_before = |ip| Entry::Gone(Gone::of(&key(ip), 9_000, NOW.minus(30_000), Cause::Left));
+    node.merge(vec![left_before("a"), left_before("b")], false);
+    assert_eq!(node.shown(), ["b 9001 1.0 true", "a 9000 left"]);
+}
+
+#[test]
 fn what_a_newcomer_calls_silent_stays_until_somebody_else_does_so_and_what_left_there_goes() {
     let node = Node::new(5_000);
     // Of `c` a beat is known.
