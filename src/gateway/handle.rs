@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::future::{BoxFuture, FutureExt as _, ready};
 use http::{HeaderMap, Request, Response, header};
 use http_body::{Body, Frame, SizeHint};
 use nacre_middleware::{
@@ -30,12 +30,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     answer,
     naming::LegacyServers,
-    order::{Order, last_resort, order},
+    order::{last_resort, order},
     probe::{self, Probed},
     sessions::{self, Sessions},
     sight::{Server, ServerReadings, Sight, Trial},
     times,
-    upload::Paced,
+    upload::{Paced, Slow},
 };
 use crate::{
     base::{burst::Seldom, dial::Dial},
@@ -160,41 +160,55 @@ impl<B: Upload> PassOn<B> for Gateway<B> {
     type Future = BoxFuture<'static, Result<V1Response, Infallible>>;
 
     fn pass_on(&self, request: Request<B>, peer: SocketAddr) -> Self::Future {
-        let shared = Arc::clone(&self.shared);
-        async move { Ok(shared.pass_on(request, peer).await) }.boxed()
+        // What waits for an answer is kept small: of long polls there are thousands at a time.
+        let outgoing = match self.shared.prepare(request, peer) {
+            Ok(outgoing) => outgoing,
+            Err(refused) => return ready(Ok(*refused)).boxed(),
+        };
+        let polls = times::polls(outgoing.request.headers());
+        let passing = Arc::clone(&self.shared).pass_to_one_of(outgoing);
+        if !polls {
+            return passing.map(Ok).boxed();
+        }
+        // Its answer may be half a minute away, for which a node that stops doesn't wait.
+        let (stopped, passing) = (self.shared.stopped.clone(), passing.boxed());
+        async move { Ok(stopped.run_until_cancelled(passing).await.unwrap_or_else(answer::stops)) }.boxed()
     }
 }
 
+/// A request that may go on.
+struct Outgoing<B> {
+    request: Box<Request<Paced<B>>>,
+    /// Tells whether its body came too slowly.
+    slow: Slow,
+    plan: Plan,
+    asked: Asked,
+    caller: IpAddr,
+    /// The server of its session.
+    session: Option<usize>,
+}
+
 impl<B: Upload> Shared<B> {
-    async fn pass_on(&self, request: Request<B>, peer: SocketAddr) -> V1Response {
+    /// Makes a request one that goes on, or refuses it.
+    fn prepare(&self, request: Request<B>, peer: SocketAddr) -> Result<Outgoing<B>, Box<V1Response>> {
         let (mut head, body) = request.into_parts();
         if let Err(why) = framing::check(&head.method, &head.uri, head.version, &head.headers) {
-            return answer::ambiguous(why);
+            return Err(Box::new(answer::ambiguous(why)));
         }
         if head.headers.len() > MOST_FIELDS {
-            return answer::too_many_fields();
+            return Err(Box::new(answer::too_many_fields()));
         }
         // Before anything is written of our own, or a client could take it away by naming it in `Connection`.
         let asked = hygiene::clean_request(&mut head);
         if hygiene::count_hop(&mut head.headers, MOST_HOPS).is_err() {
-            return answer::circle();
+            return Err(Box::new(answer::circle()));
         }
         let plan = times::plan(&self.settings, &head.method, &head.headers);
         let session = sessions::of_request(&head.headers).and_then(|id| self.sessions.lock().server_of(id));
         self.sign(&mut head.headers, peer);
-        let mut order =
-            order(self.servers.len(), peer.ip(), session, |server| self.servers[server].health.is_up());
-        let trial = if order.is_empty() { self.try_one(peer.ip(), session) } else { None };
-        order.extend(trial.as_ref().map(|(server, _)| *server));
-        self.requests.fetch_add(1, Relaxed);
-        let polls = times::polls(&head.headers);
-        let request = Request::from_parts(head, body);
-        let passing = self.pass_to_one_of(&order, trial.is_some(), request, plan, &asked);
-        if !polls {
-            return passing.await;
-        }
-        // Its answer may be half a minute away, for which a node that stops doesn't wait.
-        self.stopped.run_until_cancelled(passing).await.unwrap_or_else(answer::stops)
+        let (body, slow) = Paced::new(body, plan.idle);
+        let request = Box::new(Request::from_parts(head, body));
+        Ok(Outgoing { request, slow, plan, asked, caller: peer.ip(), session })
     }
 
     /// A server that is down, since none is well; one request at a time.
@@ -209,49 +223,46 @@ impl<B: Upload> Shared<B> {
         hygiene::sign(headers, Caller { address: peer.ip(), scheme: "http", host: host.as_ref(), trusted });
     }
 
-    async fn pass_to_one_of(
-        &self,
-        order: &Order,
-        is_trial: bool,
-        request: Request<B>,
-        plan: Plan,
-        asked: &Asked,
-    ) -> V1Response {
-        let (head, body) = request.into_parts();
-        let (body, slow) = Paced::new(body, plan.idle);
-        let mut request = Some(Request::from_parts(head, body));
-        let mut response = None;
-        for &server in order {
+    async fn pass_to_one_of(self: Arc<Self>, outgoing: Outgoing<B>) -> V1Response {
+        let Outgoing { request, slow, plan, asked, caller, session } = outgoing;
+        let is_up = |server: usize| self.servers[server].health.is_up();
+        let mut order = order(self.servers.len(), caller, session, is_up);
+        let trial = if order.is_empty() { self.try_one(caller, session) } else { None };
+        order.extend(trial.as_ref().map(|(server, _)| *server));
+        self.requests.fetch_add(1, Relaxed);
+        let mut request = Some(request);
+        let mut failed = None;
+        for server in order {
             let Some(sent) = request.take() else { break };
             let mut failure = match self.pass_to(server, sent, plan).await {
-                Ok(answer) => return self.answered(server, answer, asked),
+                Ok(answer) => return self.answered(server, answer, &asked),
                 Err(failure) => failure,
             };
             if slow.is_it() && matches!(failure.fault, Fault::BrokenClient) {
                 failure.fault = Fault::SlowClient;
             }
             self.servers[server].failed(&failure.fault, &self.lines);
-            if is_trial && failure.progress == Progress::NothingSent {
+            if trial.is_some() && failure.progress == Progress::NothingSent {
                 break;
             }
-            response = Some(answer::failed(&self.servers[server].name, &failure.fault));
             // Its client has waited for as long as it may.
-            if !matches!(failure.fault, Fault::TimedOut) {
-                request = failure.again().ok().filter(|_| self.may_try_again());
-            }
+            let may_go_again = !matches!(failure.fault, Fault::TimedOut) && failure.can_go_again();
+            request = failure.request.filter(|_| may_go_again && self.may_try_again());
+            failed = Some((server, failure.fault));
         }
-        response.unwrap_or_else(answer::none_is_up)
+        let failed = failed.map(|(server, fault)| answer::failed(&self.servers[server].name, &fault));
+        failed.unwrap_or_else(answer::none_is_up)
     }
 
     /// Sends it to one server: once more over a new connection where a kept one was closed under it.
     async fn pass_to(
         &self,
         server: usize,
-        request: Request<Paced<B>>,
+        request: Box<Request<Paced<B>>>,
         plan: Plan,
     ) -> Result<Response<Answer<Dial, Paced<B>>>, Failure<Paced<B>>> {
         let way = &self.ways[server];
-        let failure = match pass(way, request, plan).await {
+        let failure = match pass(way, *request, plan).await {
             Err(failure) if failure.reused && matches!(failure.fault, Fault::Closed) => failure,
             outcome => return outcome,
         };
