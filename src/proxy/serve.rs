@@ -3,7 +3,7 @@
 //! Place in the flow: socket -> (TLS) -> hyper -> [`super::exchange`]. At the bound of open connections, tunnels among them,
 //! one more of each door waits here and further ones in the kernel's queue. Stopping: no new connection, requests under way are finished within the grace period.
 
-use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::{
@@ -13,7 +13,7 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Semaphore,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -87,7 +87,7 @@ impl Server {
                 () = stopped.cancelled() => return,
                 accepted = listener.accept() => accepted,
             };
-            let (stream, peer) = match accepted {
+            let (stream, address) = match accepted {
                 // IPv4 clients of a socket of both families show as mapped addresses.
                 Ok((stream, peer)) => (stream, peer.ip().to_canonical()),
                 Err(error) => {
@@ -102,37 +102,37 @@ impl Server {
                 () = stopped.cancelled() => return,
                 place = room => Arc::new(place.expect("the semaphore is never closed")),
             };
+            // Where it fails, answers only leave later.
+            let _ = stream.set_nodelay(true);
             let (server, stopped) = (Arc::clone(&self), stopped.clone());
+            let Some(certificates) = &certificates else {
+                let caller = Caller { address, scheme: "http", place };
+                connections.spawn(async move { server.serve(stream, caller, stopped).await });
+                continue;
+            };
             // As of now: certificates may be others for the next one.
-            let acceptor = certificates.as_ref().map(|certificates| certificates.acceptor());
-            connections.spawn(async move { server.connection(stream, peer, place, acceptor, stopped).await });
+            let acceptor = certificates.acceptor();
+            let caller = Caller { address, scheme: "https", place };
+            connections.spawn(async move { server.serve_tls(stream, caller, acceptor, stopped).await });
         }
     }
 
-    async fn connection(
+    async fn serve_tls(
         &self,
         stream: TcpStream,
-        address: IpAddr,
-        place: Arc<OwnedSemaphorePermit>,
-        acceptor: Option<TlsAcceptor>,
+        caller: Caller,
+        acceptor: TlsAcceptor,
         stopped: CancellationToken,
     ) {
-        // Where it fails, answers only leave later.
-        let _ = stream.set_nodelay(true);
-        let Some(acceptor) = acceptor else {
-            let caller = Caller { address, scheme: "http", place };
-            return self.serve(stream, caller, stopped).await;
-        };
+        let address = caller.address;
         let shaking = tokio::time::timeout(self.patience.head, acceptor.accept(stream));
+        // In a box that goes with it.
         let shaken = tokio::select! {
             () = stopped.cancelled() => return,
-            shaken = shaking => shaken,
+            shaken = Box::pin(shaking) => shaken,
         };
         match shaken {
-            Ok(Ok(stream)) => {
-                let caller = Caller { address, scheme: "https", place };
-                self.serve(stream, caller, stopped).await;
-            }
+            Ok(Ok(stream)) => Box::pin(self.serve(stream, caller, stopped)).await,
             Ok(Err(error)) => tracing::debug!(client = %address, %error, "no TLS connection"),
             Err(_) => tracing::debug!(client = %address, "no TLS connection in time"),
         }
@@ -150,7 +150,8 @@ impl Server {
         let entry = service_fn(|request: Request<Incoming>| {
             let finish = Box::new(Finish::new(proxy, conduct.request()));
             let (proxy, caller) = (Arc::clone(proxy), caller.clone());
-            async move { Ok::<_, Infallible>(proxy.answer(request, caller, finish).await) }
+            // In a box that goes with the request: hyper keeps room for it as long as the connection lasts.
+            Box::pin(async move { Ok::<_, Infallible>(proxy.answer(request, caller, finish).await) })
         });
         let max_head = self.proxy.settings.max_head_bytes;
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -170,8 +171,8 @@ impl Server {
             .max_send_buf_size(SEND_BUFFER)
             .keep_alive_interval(PING_AFTER)
             .keep_alive_timeout(PING_LIMIT);
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), entry);
-        let mut connection = pin!(connection);
+        // Made where it stays: one that is moved leaves its place empty, in the task of each connection.
+        let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), entry));
         let mut lost_patience = pin!(conduct.lost_patience(self.patience));
         let mut is_ending = false;
         loop {
